@@ -1,12 +1,12 @@
 """A log as a sink: ``df.write.format("bookkeeper")`` and ``writeStream``.
 
-Each task writes its rows to ledgers of its own, an entry a row, and closes them. The driver lists
-the ledgers of all tasks in the log by one compare-and-swap. Ledgers of tasks that failed, or ran
-twice, are in no list; ``bkctl log sweep`` deletes them.
+Each task writes its rows to new ledgers, one entry per row, and closes the ledgers. The driver adds
+the ledgers of all tasks to the log with one compare-and-swap. Ledgers of failed or repeated tasks
+are in no log; ``bkctl log sweep`` deletes them.
 
-A micro-batch is in the log once, however often it is tried: its number and the id of its query are
-in the ledgers' metadata, and the log takes no batch that it has. The id is in the checkpoint, so a
-query with a new checkpoint, whose batches are numbered from 0 again, is another one.
+A micro-batch is in the log once, even if it is repeated: its number and its query's id are in the
+ledgers' metadata, and the log refuses a batch that it already has. The id is in the checkpoint. A
+query with a new checkpoint, whose batches are numbered from 0 again, has a new id.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class TaskWriter:
-    """Writes the entries of one task, rolling as the log's options say."""
+    """The writer of one task's entries; it rolls ledgers by the log's options."""
 
     def __init__(self, client: Client, log: str, stream: str, batch: int) -> None:
         self._client, self._log, self._stream, self._batch = client, log, stream, batch
@@ -76,7 +76,7 @@ class TaskWriter:
             await self._close(self._writer)
 
     async def finish(self) -> tuple[LedgerId, ...]:
-        """Close the last ledger; return all, in the order of their entries."""
+        """Close the last ledger; return all ledgers, in the order of their entries."""
         if self._writer is not None:
             await self._close(self._writer)
         return tuple(self._closed)
@@ -94,10 +94,10 @@ class TaskWriter:
 
 
 async def log_options(client: Client, log: str) -> LogOptions:
-    """Return how ledgers of a log are written.
+    """Return the options by which ledgers of a log are written.
 
     Raises:
-        NoSuchLogError: there is no such log.
+        NoSuchLogError: the log does not exist.
     """
     from bkclient.log.ledger_list import LedgerList
 
@@ -105,18 +105,18 @@ async def log_options(client: Client, log: str) -> LogOptions:
 
 
 ToJson = Callable[[Any], Any]
-"""Turns the value of a column into what ``json`` writes."""
+"""A function that converts a column's value to a value for ``json``."""
 
 ADD_BYTES: Final = 1024 * 1024
 ADD_ROWS: Final = 1000
-"""Rows are added this many at a time, at whichever comes first."""
+"""The limits of rows that are added at a time."""
 
 
 @attrs.frozen
 class WrittenLedgers(WriterCommitMessage):
-    """The closed ledgers of one task, in the order of its rows; none for a task without rows.
+    """The closed ledgers of one task, in the order of its rows; empty for a task without rows.
 
-    ``stream`` is what their metadata says of the stream that they belong to.
+    ``stream`` is the id of their stream in their metadata.
     """
 
     stream: str
@@ -125,7 +125,7 @@ class WrittenLedgers(WriterCommitMessage):
 
 @attrs.frozen
 class Sink:
-    """Which log is written, in which cluster, and what of a row becomes an entry."""
+    """The log to write, its cluster, and the part of a row that becomes an entry."""
 
     log: str
     value_column: str | None
@@ -140,8 +140,9 @@ class Sink:
         """Return the sink for the options of a query.
 
         Raises:
-            SourceOptionError: no log is given, the mode is ``overwrite``, a column is missing or
-                all are, its type cannot be JSON, two have one name, or an option is of a source.
+            SourceOptionError: no log is named, the mode is ``overwrite``, a column or all columns
+                are missing, a column's type cannot be JSON, two columns have one name, or an option
+                belongs to a source.
         """
         if options.log is None:
             raise SourceOptionError("which log? Give the option log")
@@ -159,14 +160,14 @@ class Sink:
         """Check that the log exists, before any task starts.
 
         Raises:
-            NoSuchLogError: it does not exist.
+            NoSuchLogError: the log does not exist.
             BookKeeperError: the cluster cannot be reached.
         """
         with short_errors(self.uri), self._connect(self.uri, self.config) as client:
             client.call(log_options, self.log)
 
     def write(self, rows: Iterable[Any], stream: str, batch: int) -> WrittenLedgers:
-        """Write the rows of one task to ledgers, and close them.
+        """Write the rows of one task to ledgers, and close the ledgers.
 
         Raises:
             BookKeeperError: the ledgers cannot be written.
@@ -190,15 +191,15 @@ class Sink:
         return value.encode() if isinstance(value, str) else bytes(value)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """List the ledgers of all tasks in the log, if it does not have the batch.
+        """Add the ledgers of all tasks to the log, unless the log has the batch already.
 
-        ``None`` is a batch by itself, which only this writer has. Of any other the log notes the
-        number, also without rows: so it notices a query that goes on from a copied checkpoint.
+        Batch ``None`` is not part of a stream. For other batches the log stores the number, even
+        without rows, to detect a query that continues from a copied checkpoint.
 
         Raises:
             EarlierBatchError: the log has a later batch of the query.
             DifferentBatchError: the log has the batch with another number of rows. Without
-                ``failOnDataLoss`` it keeps these.
+                ``failOnDataLoss`` it keeps these rows.
         """
         from bkclient.log import LogManager
         from bkclient.log.errors import DifferentBatchError
@@ -216,11 +217,11 @@ class Sink:
                 blocking.run(append, self.log, ledger_ids, stream=stream, batch=batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the ledgers of the tasks that ended, where another task failed.
+        """Delete the ledgers of tasks that ended, after another task failed.
 
-        Spark also aborts after a commit that raised or was interrupted. The log may have the
-        ledgers then, or get them by a request that is still on its way: all of them are left.
-        ``bkctl log sweep`` deletes those that no log has.
+        Spark also aborts after a commit that raised or was interrupted. Then the log may have the
+        ledgers, or get them from a request in flight, so all ledgers stay. ``bkctl log sweep``
+        deletes ledgers that no log has.
         """
         ledger_ids = _ledgers_of(messages)
         if ledger_ids and None in messages:
@@ -235,7 +236,7 @@ def _ledgers_of(messages: Sequence[WriterCommitMessage | None]) -> list[LedgerId
 
 
 def _value_column(name: str | None, schema: StructType) -> str | None:
-    """Return the column whose values are the entries; None where a row becomes JSON."""
+    """Return the column whose values are the entries; None if rows become JSON."""
     kinds = {field.name: field.dataType for field in schema.fields}
     _check_distinct(schema)
     if not kinds:
@@ -254,20 +255,20 @@ def _value_column(name: str | None, schema: StructType) -> str | None:
 
 
 def _check_distinct(schema: StructType) -> None:
-    """Refuse columns of one name: an entry would have the values of one of them only."""
+    """Refuse columns with equal names: an entry would have the values of only one of them."""
     for name, count in Counter(schema.names).items():
         if count > 1:
             raise SourceOptionError(f"there are several columns {name!r}: give each its own name")
 
 
 def json_of(kind: DataType) -> ToJson:
-    """Return what turns values of a type into what ``json`` writes, as Spark's ``to_json`` does.
+    """Return a function that converts values of a type for ``json``, like Spark's ``to_json``.
 
-    But bytes become base64, decimals texts, and moments ISO 8601 in UTC, or with their offset where
-    UTC has another year than 1 to 9999.
+    Differences: bytes become base64, decimals become text, and times become ISO 8601 in UTC, or
+    with their offset if the year in UTC is outside 1 to 9999.
 
     Raises:
-        SourceOptionError: JSON has nothing for the type, or two columns have one name.
+        SourceOptionError: the type has no form in JSON, or two columns have one name.
     """
     if isinstance(kind, StructType):
         _check_distinct(kind)
@@ -307,11 +308,11 @@ def _finite(value: float | None) -> float | str | None:
 
 
 def _utc(moment: dt.datetime) -> str:
-    # PySpark gives moments in the time zone of the worker, without saying so.
+    # PySpark passes times in the time zone of the worker, without the zone.
     try:
         return moment.astimezone(dt.timezone.utc).isoformat()
     except (ValueError, OverflowError):
-        # Python looks at the days around a moment too, which may be in the year 0 or 10000.
+        # Python also computes the days around a time, which may be in the year 0 or 10000.
         near = moment + dt.timedelta(days=2 if moment.year == 1 else -2)
         local = moment.replace(tzinfo=near.astimezone().tzinfo)
         with contextlib.suppress(OverflowError):  # In UTC it may be in the year 0 or 10000.
@@ -343,7 +344,7 @@ def _chunks(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 class SinkWriter(DataSourceWriter):
-    """Appends the rows of a DataFrame to a log: all of them, or none."""
+    """The writer that appends the rows of a DataFrame to a log: all of them, or none."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._stream = sink, uuid.uuid4().hex
@@ -353,16 +354,16 @@ class SinkWriter(DataSourceWriter):
         return self._sink.write(iterator, self._stream, 0)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """List all ledgers in the log."""
+        """Add all ledgers to the log."""
         self._sink.commit(messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete the ledgers, if a task failed; see ``Sink.abort``."""
+        """Delete the ledgers after a task failed; see ``Sink.abort``."""
         self._sink.abort(messages)
 
 
 class SinkStreamWriter(DataSourceStreamWriter):
-    """Appends micro-batches to a log, each once."""
+    """The writer that appends each micro-batch to a log once."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -373,16 +374,16 @@ class SinkStreamWriter(DataSourceStreamWriter):
         return self._sink.write(iterator, _of_task("sql.streaming.queryId"), batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """List all ledgers of a micro-batch in the log, if the log does not have the batch."""
+        """Add all ledgers of a micro-batch to the log, unless the log has the batch."""
         self._sink.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Delete the ledgers, if a task failed; see ``Sink.abort``."""
+        """Delete the ledgers after a task failed; see ``Sink.abort``."""
         self._sink.abort(messages)
 
 
 def _of_task(name: str) -> str:
-    """Return what Spark says of the query that a task belongs to."""
+    """Return a local property of the task's query, as Spark stores it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

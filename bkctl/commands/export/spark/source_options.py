@@ -32,10 +32,10 @@ PARTITION_BYTES_MIN: Final = 1024
 
 _NAME: Final = "name"
 _PARSE: Final = "parse"
-"""What the metadata of a field has of its option."""
+"""The keys of an option's name and parser in the metadata of a field."""
 
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-"""Options that Spark hands on although they are meant for itself."""
+"""The options for Spark itself, which Spark also passes to the source."""
 
 _NO_TABLE: Final = (
     "Spark hands the options of a catalog's table to no Python data source: "
@@ -57,11 +57,11 @@ _ELSEWHERE: Final = {
     "subscribe": "topic",
     "subscribepattern": "topicsPattern",
 }
-"""What other sources, and settings files, call an option."""
+"""Names that other sources and settings files use for an option."""
 
 
 class SourceOptionError(BookKeeperError):
-    """An option of the data source is unknown, missing, or has a value that it cannot have."""
+    """An option of the data source is unknown, missing, or has an invalid value."""
 
 
 @attrs.frozen
@@ -87,7 +87,7 @@ def parse_where(value: str) -> Where:
     """Return ``earliest``, ``latest`` or a position such as ``3:17``.
 
     Raises:
-        ValueError: it is not one of them.
+        ValueError: the value has another form.
     """
     word = value.strip().lower()
     if word in ("earliest", "latest"):
@@ -168,16 +168,17 @@ def _columns(value: str) -> tuple[str, ...]:
 
 
 def _option(name: str, parse: Callable[[str], Any], *, default: Any = None) -> Any:
-    """Declare the option of a field: its name as documented, and how its text is read."""
+    """Declare the option of a field: its documented name, and the parser of its text."""
     return attrs.field(default=default, metadata={_NAME: name, _PARSE: parse})
 
 
 @attrs.frozen(kw_only=True)
 class SourceOptions:
-    """What a query asks for. ``None`` is what no option names.
+    """The options of a query. ``None`` means that the query does not set the option.
 
-    ``starting`` and ``ending`` are positions of a log or topic; ``ending`` is not included, nor is
-    ``ending_ms``. Times are in ms since 1970. For a topic, ``index`` of a position is a ledger.
+    ``starting`` and ``ending`` are positions of a log or topic; ``ending`` and ``ending_ms`` are
+    not included. Times are in ms since 1970. For a topic, the ``index`` of a position is a ledger
+    id.
     """
 
     uri: str | None = _option("uri", _text)
@@ -217,12 +218,12 @@ class SourceOptions:
 
     @property
     def is_topics(self) -> bool:
-        """Whether messages of topics are read."""
+        """True if the query reads messages of topics."""
         return self.topic is not None or self.topics_pattern is not None
 
     @property
     def choice(self) -> LedgerChoice:
-        """The ledgers that are chosen by id and by metadata."""
+        """The choice of ledgers by id and by metadata."""
         return LedgerChoice(
             ranges=self.ledgers,
             state=self.state,
@@ -234,11 +235,11 @@ class SourceOptions:
     def where(self) -> tuple[str, ClientConfig]:
         """Return the metadata service and the client's settings.
 
-        Without the options ``uri``, ``conf`` and ``profile``, variables name the cluster, as for
-        commands.
+        Without the options ``uri``, ``conf`` and ``profile``, environment variables name the
+        cluster, as for commands.
 
         Raises:
-            SourceOptionError: none of them names a cluster.
+            SourceOptionError: neither an option nor a variable names a cluster.
             NothingFoundError, PropertiesError, ConfigError: as for the commands.
         """
         from bkctl.errors import UsageError
@@ -259,7 +260,7 @@ class SourceOptions:
 
 @attrs.frozen
 class Option:
-    """One option: its name as documented, the field it sets, and how its text is read."""
+    """One option: its documented name, its field, and the parser of its text."""
 
     name: str
     field: str
@@ -275,10 +276,10 @@ _BY_LOWER: Final = {option.name.lower(): option for option in OPTIONS}
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return what the options of a query say; their case does not matter.
+    """Return the parsed options of a query; the case of names is ignored.
 
     Raises:
-        SourceOptionError: an option is unknown, or refused; the message names it.
+        SourceOptionError: an option is unknown or invalid; the message names it.
     """
     if "provider" in map(str.lower, options):
         raise SourceOptionError(_NO_TABLE)
@@ -311,8 +312,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 def cursor_of(options: Mapping[str, str], asked: SourceOptions) -> str | None:
     """Return the cursor of a stream: the option, or the query's name or checkpoint.
 
-    Spark shows a source neither of the latter, unless they are options of ``readStream`` too. A
-    name that no cursor can have, or a checkpoint, becomes a digest of it.
+    Spark passes name and checkpoint only if they are also options of ``readStream``. A checkpoint,
+    or a name that a cursor cannot have, is replaced by its digest.
     """
     if asked.cursor is not None:
         return asked.cursor
@@ -327,7 +328,7 @@ def cursor_of(options: Mapping[str, str], asked: SourceOptions) -> str | None:
 
 
 _WHAT: Final = ("topic", "topics_pattern", "log", "ledgers")
-"""Fields that say what is read: at most one of them."""
+"""The fields that name what to read; a query sets at most one."""
 
 _OF_LEDGERS: Final = ("state", "created_after_ms", "created_before_ms", "meta", "recover")
 _OF_SINK: Final = ("uri", "conf", "profile", "log", "fail_on_data_loss", "value_column")
@@ -365,7 +366,7 @@ def _check_together(options: SourceOptions) -> None:
 
 
 def _check_order(options: SourceOptions) -> None:
-    """Refuse limits in the wrong order: nothing lies between them."""
+    """Refuse limits in the wrong order: no entry is between them."""
     for fields in _FIRST_AND_LAST:
         first, last = (_limit(getattr(options, field)) for field in fields)
         if first is not None and last is not None and first > last:
@@ -377,14 +378,14 @@ def _check_order(options: SourceOptions) -> None:
 
 
 def _limit(value: Where | int | None) -> tuple[int, int] | None:
-    """Return a limit as one that can be compared; None for what is known when it is read."""
+    """Return a limit in a comparable form; None if it is only known when the query runs."""
     if isinstance(value, Where):
         return None if value.word else (value.index, value.entry)
     return None if value is None else (value, 0)
 
 
 def _given(options: SourceOptions, fields: Iterable[str]) -> list[str]:
-    """Return the names of the options among some that were given."""
+    """Return the names of the options among ``fields`` that the query sets."""
     names = {option.field: option.name for option in OPTIONS} | {"meta": f"{META_PREFIX}KEY"}
     default = SourceOptions()
     return [names[field] for field in fields if getattr(options, field) != getattr(default, field)]
@@ -394,7 +395,7 @@ def check_use(options: SourceOptions, *, is_stream: bool = False, is_sink: bool 
     """Refuse options that have no effect in this use of the data source.
 
     Raises:
-        SourceOptionError: it names the first of them, and where it belongs.
+        SourceOptionError: the message names the first of these options, and its proper use.
     """
     of_source = ["meta", *(one.field for one in OPTIONS if one.field not in _OF_SINK)]
     misplaced = {
@@ -414,7 +415,7 @@ def check_columns(names: Iterable[str], options: SourceOptions) -> None:
     """Refuse columns that the source does not have.
 
     Raises:
-        SourceOptionError: it names the first of them, and the columns there are.
+        SourceOptionError: the message names the first of these columns, and the existing columns.
     """
     for name in names:
         if name not in options.columns_there:

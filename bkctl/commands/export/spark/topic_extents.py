@@ -1,7 +1,7 @@
-"""Which messages a query of Pulsar topics reads: entries of each topic between two positions.
+"""The messages that a query of Pulsar topics reads: entries of each topic between two positions.
 
-A position is a message id without an index in the batch. A topic ends where everything before is
-complete: see ``bkclient.topic.readable_end``.
+A position is a message id without an index in the batch. A topic ends at the first position before
+which everything is complete: see ``bkclient.topic.readable_end``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
 from wire.ids import EntryId, LedgerId
 
 Positions = dict[TopicName, MessageId]
-"""For each topic or partition, the first entry to read, or the first not to."""
+"""For each topic or partition, the first entry to read, or the first entry after a range."""
 
 NOTHING: Final = MessageId(-1, 0)
-"""The position in a topic that has no ledger yet."""
+"""The position in a topic without ledgers."""
 
 _OR_SKIP: Final = "(failOnDataLoss=false continues without it)"
 
 
 async def asked_topics(client: Client, options: SourceOptions) -> list[TopicName]:
-    """Return the topics that a query names, partitions one by one.
+    """Return the topics that a query names, with each partition as a topic.
 
     Raises:
-        NoSuchTopicError: there is no topic of the name, or none matches, with ``failOnDataLoss``.
+        NoSuchTopicError: with ``failOnDataLoss``, the topic does not exist, or no topic matches.
     """
     pattern = options.topics_pattern
     if pattern is not None:
@@ -54,13 +54,13 @@ async def asked_topics(client: Client, options: SourceOptions) -> list[TopicName
 
 
 async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> list[LedgerExtent]:
-    """Return what a batch query reads, topic by topic.
+    """Return the extents that a batch query reads, topic by topic.
 
     Raises:
         NoSuchTopicError: as ``asked_topics``.
         TopicTrimmedError: messages from ``startingPosition`` on were deleted.
-        SourceOptionError: a position for several partitions, or one after the end, with
-            ``failOnDataLoss``.
+        SourceOptionError: a position was set for several partitions, or, with ``failOnDataLoss``,
+            is after the end.
     """
     extents = []
     for topic in _one_if_position(await asked_topics(client, options), options):
@@ -76,7 +76,7 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
 async def start_of(
     client: Client, topic: TopicName, options: SourceOptions, default: Where, now_ms: int
 ) -> MessageId:
-    """Return the position at which a query begins to read a topic; ``NOTHING`` before its ledgers.
+    """Return the position at which a query begins to read a topic; ``NOTHING`` without ledgers.
 
     Raises:
         SourceOptionError: ``startingPosition`` is after the end, with ``failOnDataLoss``.
@@ -142,7 +142,7 @@ def _past_end(
 async def confirmed_end(
     client: Client, topic: TopicName, frontier: Frontier, options: SourceOptions, now_ms: int
 ) -> tuple[MessageId, TopicLedgers]:
-    """Return the position up to which a topic can be read now, and its ledgers just before."""
+    """Return the position up to which a topic is readable now, and its ledgers read just before."""
     listed = await topic_ledgers(client, topic)
     if not listed.ledgers:
         return NOTHING, listed
@@ -161,11 +161,11 @@ def newest_begin(listed: TopicLedgers) -> MessageId:
 def ledger_after(
     listed: TopicLedgers, at: MessageId, newest_version: int | None
 ) -> MessageId | None:
-    """Return where the next ledger begins, if ``at`` is surely after the last entry of its ledger.
+    """Return the begin of the next ledger, if ``at`` is surely after the last entry of its ledger.
 
-    ``newest_version`` is the version of a list in which the ledger of ``at`` was the newest one. A
-    broker that starts replaces a newest ledger without entries in one write. A ledger with entries
-    takes two writes: one adds the next ledger, and a later one removes this ledger.
+    ``newest_version`` is the version of a list in which the ledger of ``at`` was the newest. A
+    starting broker replaces a newest ledger without entries in one write. For a ledger with entries
+    two writes are needed: the first adds the next ledger, a later one removes this ledger.
     """
     later = [one.ledger_id for one in listed.ledgers if one.ledger_id > at.ledger_id]
     own = [one for one in listed.ledgers if one.ledger_id == at.ledger_id]
@@ -178,10 +178,10 @@ def ledger_after(
 
 
 def _one_if_position(topics: Sequence[TopicName], options: SourceOptions) -> Sequence[TopicName]:
-    """Return the topics, if the positions of the options can be theirs.
+    """Return the topics, if the positions of the options can belong to them.
 
     Raises:
-        SourceOptionError: a message id is a position of one partition, and there are several.
+        SourceOptionError: the query has several partitions, but a message id belongs to one.
     """
     for name, where in (("startingPosition", options.starting), ("endingPosition", options.ending)):
         if where is not None and where.word is None and len(topics) > 1:
@@ -195,7 +195,7 @@ def _one_if_position(topics: Sequence[TopicName], options: SourceOptions) -> Seq
 async def starts_of(
     client: Client, options: SourceOptions, default: Where, now_ms: int
 ) -> Positions:
-    """Return where a stream begins to read each topic; one without ledgers comes later."""
+    """Return the begin of a stream in each topic; topics without ledgers are added later."""
     topics = _one_if_position(await asked_topics(client, options), options)
     found = {one: await start_of(client, one, options, default, now_ms) for one in topics}
     return {topic: at for topic, at in found.items() if at != NOTHING}
@@ -212,12 +212,12 @@ async def extents_between(
 ) -> list[LedgerExtent]:
     """Return the entries of a topic from ``start`` on and before ``end``, ledger by ledger.
 
-    ``looks_to`` is where readers stop to look for the other chunks of messages that begin there.
+    ``looks_to`` is the end of the search for other chunks of messages that begin in this range.
 
     Raises:
-        TopicTrimmedError: a ledger of them was deleted, with ``failOnDataLoss``.
+        TopicTrimmedError: a ledger of the range was deleted, with ``failOnDataLoss``.
         SourceOptionError: a position is past the end of its ledger, with ``failOnDataLoss``.
-        OffloadedError: a ledger of them is in tiered storage only.
+        OffloadedError: a ledger of the range is in tiered storage only.
     """
     try:
         ledgers = await _ledgers_to(client, topic, end)
@@ -240,12 +240,12 @@ async def extents_between(
 
 
 async def _ledgers_to(client: Client, topic: TopicName, end: MessageId) -> Sequence[TopicLedger]:
-    """Return the ledgers of a topic, with all before ``end`` that were not deleted."""
+    """Return the ledgers of a topic, including all existing ledgers before ``end``."""
     for _ in range(STALE_READS):
         ledgers = (await topic_ledgers(client, topic)).ledgers
         if not end.entry_id or (ledgers and ledgers[-1].ledger_id >= end.ledger_id):
             break
-        # A server of the metadata service may lag behind the one that the position is from.
+        # A server of the metadata service may lag behind the server that the position is from.
         await deferLater(client.cluster.clock, STALE_PAUSE_S)
     return ledgers
 
@@ -255,7 +255,7 @@ def _check_untrimmed(
 ) -> None:
     """Refuse positions whose ledgers are not listed any more: Pulsar deletes the oldest first.
 
-    A broker that starts also removes an empty last ledger: older ones are listed then.
+    A starting broker also removes an empty last ledger; then older ledgers are still listed.
     """
     listed = {one.ledger_id for one in ledgers}
     first = ledgers[0].ledger_id if ledgers else None
@@ -286,9 +286,9 @@ def _check_in_ledger(
 async def _extent(
     client: Client, topic: TopicName, options: SourceOptions, ledger: TopicLedger, *, has_end: bool
 ) -> LedgerExtent | None:
-    """Return what can be read of a ledger; None where it is gone and the query does not mind.
+    """Return the readable extent of a ledger; None for a missing ledger without ``failOnDataLoss``.
 
-    ``has_end`` says that its list has the count of its entries: Pulsar counts when it closes one.
+    ``has_end``: the topic's list has the number of its entries, which Pulsar stores at closing.
     """
     if ledger.is_deleted:
         raise _offloaded(topic, ledger)
@@ -313,11 +313,11 @@ def _part(
     *,
     has_end: bool,
 ) -> Iterator[LedgerExtent]:
-    """Yield what of a ledger is between two positions, if anything."""
+    """Yield the part of a ledger between two positions, if any."""
     first = start.entry_id if start.ledger_id == extent.ledger_id else 0
     last = int(extent.last_entry_id)
     if end.ledger_id == extent.ledger_id:
-        # Confirmed when that was determined, whatever is said now of a ledger that may grow.
+        # These entries were confirmed when ``end`` was determined, even if the LAC is lower now.
         last = min(last, end.entry_id - 1) if has_end else end.entry_id - 1
     if first <= last:
         seen = looks_to and (LedgerId(looks_to.ledger_id), EntryId(looks_to.entry_id))
@@ -327,9 +327,9 @@ def _part(
 def limited(
     extents: Sequence[LedgerExtent], end: MessageId, entries_max: int | None, bytes_max: int | None
 ) -> tuple[MessageId, int, int]:
-    """Return where to stop within extents, and how many entries and bytes lie before.
+    """Return the position to stop at within extents, and the entries and bytes before it.
 
-    That is ``end``, or sooner by a limit; but one entry or more is taken.
+    The position is ``end``, or earlier because of a limit, but after at least one entry.
     """
     entries = size = 0
     for extent in extents:
@@ -353,7 +353,7 @@ def by_name(positions: Positions) -> dict[str, str]:
 
 
 def from_names(found: Mapping[str, str]) -> Positions:
-    """Return the positions that ``by_name`` wrote."""
+    """Return the positions from JSON that ``by_name`` wrote."""
     from bkclient.topic.names import parse_topic
 
     positions = {}

@@ -1,13 +1,13 @@
 """Pulsar topics as a stream: an offset has a position for each topic.
 
 An offset is ``{"topics": POSITIONS, "new": POSITIONS, "seen": POSITIONS, "newest": VERSIONS,
-"cluster": ID}``, and ``POSITIONS`` is ``{name: "LEDGER:ENTRY"}``: the first entry of each topic
-that is not read yet, where this micro-batch begins in topics that it meets first or whose ledger
-has ended, and where the other chunks of its messages are looked for no further. So a micro-batch
-that is tried again is the same, although the topic has grown. ``VERSIONS`` has the version of the
-list of ledgers for each topic that is read up to the beginning of its newest ledger. Another
-cluster than ``ID`` may have other ledgers with the same ids. Checkpoints of earlier versions lack
-``seen``, where the topic's end counts, ``newest`` and ``cluster``.
+"cluster": ID}``, and ``POSITIONS`` is ``{name: "LEDGER:ENTRY"}``. ``topics`` has the first unread
+entry of each topic. ``new`` has the begin of this micro-batch in topics that are new or whose
+ledger has ended. ``seen`` has the end of the search for other chunks of the messages. So a repeated
+micro-batch has the same rows, although the topic has grown. ``VERSIONS`` has the version of the
+list of ledgers for each topic that is read up to the beginning of its newest ledger. ``ID`` is
+compared, because another cluster may have other ledgers with the same ids. Checkpoints of earlier
+versions lack ``seen`` (the topic's end is used), ``newest`` and ``cluster``.
 """
 
 from __future__ import annotations
@@ -50,22 +50,25 @@ CURSORS_AT_ONCE: Final = 64
 
 
 class TopicStreamReader(FollowingReader):
-    """Follows topics and partitions, also those that are made meanwhile, which it reads whole."""
+    """The reader of a stream of topics and partitions.
+
+    It reads topics made later from their begin.
+    """
 
     def __init__(self, query: Query, cursor: str | None = None) -> None:
         super().__init__(query, cursor)
         self._start: Offset | None = None
         self._stop_at: Positions | None = None
         self._ends_seen: Positions | None = None
-        """How far the topics could be read at the last look."""
+        """The readable ends of the topics at the last poll."""
         self._listed: dict[TopicName, TopicLedgers] = {}
         self._frontiers: dict[TopicName, Frontier] = {}
         self._committed: Positions = {}
-        """Where the cursors are, as far as they were moved here."""
+        """The positions of the cursors, as far as this reader has moved them."""
         self._cluster_id: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
-        """Return where a new query begins: by default at the end of all topics.
+        """Return the begin of a new query: by default the end of all topics.
 
         Raises:
             SourceOptionError: see ``_begin_at``.
@@ -83,10 +86,10 @@ class TopicStreamReader(FollowingReader):
         return self._cluster_id
 
     def _check(self, offset: Offset) -> None:
-        """Refuse the offset of a checkpoint of something else.
+        """Refuse the offset of another source's checkpoint.
 
         Raises:
-            SourceOptionError: it is of a log, or of another cluster.
+            SourceOptionError: the offset belongs to a log, or to another cluster.
         """
         check_offset(offset, "topics", "new")
         cluster = offset.get("cluster")
@@ -97,19 +100,20 @@ class TopicStreamReader(FollowingReader):
             )
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
-        """Return where the next micro-batch ends; ``start`` itself where there is nothing new.
+        """Return the end of the next micro-batch, or ``start`` without new messages.
 
-        PySpark before 4.2 gives neither ``start`` nor ``limit``: then the end of the batch before
-        and the options stand in.
+        PySpark before 4.2 passes neither ``start`` nor ``limit``: the end of the batch before and
+        the options replace them.
 
         Raises:
-            TopicTrimmedError: messages that were not read yet were deleted.
+            TopicTrimmedError: unread messages were deleted.
         """
         if start is not None:
             self._check(start)
         self._note_start(start)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
-        # An old PySpark, and a query that goes on from a checkpoint: the topics' ends come of it.
+        # An old PySpark, and a query that continues from a checkpoint: the result is the topics'
+        # ends.
         begin = start or self._start or self._begin()
         if self._is_first(begin, limit):
             return begin
@@ -152,7 +156,7 @@ class TopicStreamReader(FollowingReader):
         return begin if after == before and found["newest"] == newest else found
 
     async def _ends(self, client: Client) -> Positions:
-        """Return how far each topic can be read; one without ledgers is not there yet."""
+        """Return the readable end of each topic; topics without ledgers are omitted."""
         if self._stop_at is not None:
             return self._stop_at
         self._ends_seen = await self._ends_now(client)
@@ -171,7 +175,7 @@ class TopicStreamReader(FollowingReader):
                     client, topic, frontier, self._query.options, _now_ms()
                 )
             except NoSuchTopicError:
-                continue  # Deleted meanwhile.
+                continue  # The topic was deleted after it was listed.
             if end != NOTHING:
                 ends[topic], self._listed[topic] = end, listed
         return ends
@@ -186,11 +190,14 @@ class TopicStreamReader(FollowingReader):
             )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Note the topics' ends: what is appended from now on is for another query."""
+        """Note the topics' ends: messages that are appended later belong to another query."""
         self._stop_at = self._call(self._ends_now)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 -- Spark's name
-        """Return the topics' ends, for the query's progress; Spark asks after ``latestOffset``."""
+        """Return the topics' ends, for the query's progress.
+
+        Spark calls this after ``latestOffset``.
+        """
         ends = self._ends_seen
         return _offset(self._call(self._ends_now) if ends is None else ends)
 
@@ -198,7 +205,7 @@ class TopicStreamReader(FollowingReader):
         """Return the partitions of the messages from ``start`` on and before ``end``.
 
         Raises:
-            TopicTrimmedError: messages are gone, with ``failOnDataLoss``.
+            TopicTrimmedError: messages are missing, with ``failOnDataLoss``.
         """
         self._check(start)
         self._check(end)
