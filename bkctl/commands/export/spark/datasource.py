@@ -5,7 +5,7 @@ read entries straight from the bookies. Settings are part of the code of tasks, 
 show. Keys and passwords stay in the files that the settings name; each task reads these files
 itself. No ledger is fenced without ``recover``.
 
-Workers import this module for each task, so it imports little until a task reads.
+Each worker imports this module, so it imports little until a task reads.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class LogPosition:
     log_id: str = attrs.field(default="", eq=False)
 
     def may_be_in(self, record: LogRecord) -> bool:
-        """Return whether the position cannot belong to a deleted log with the same name."""
+        """Return whether the position may be in this log, not in a deleted log of this name."""
         return not (self.log_id and record.log_id) or self.log_id == record.log_id
 
     def __str__(self) -> str:

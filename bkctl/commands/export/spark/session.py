@@ -43,7 +43,7 @@ def scratch_directory(prefix: str = PREFIX) -> Iterator[Path]:
             _remove_left(left)
     made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     with made as name, (Path(name) / MARK).open("xb", buffering=0) as mark:
-        # If files cannot be locked, the mark stays empty, and the directory is never removed.
+        # If files cannot be locked, the mark stays empty: no later session removes the directory.
         with contextlib.suppress(OSError):
             fcntl.flock(mark, fcntl.LOCK_EX)  # Another session may be checking the mark.
             mark.write(os.uname().nodename.encode())

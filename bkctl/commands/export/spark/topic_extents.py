@@ -1,6 +1,6 @@
 """The messages that a query of Pulsar topics reads: entries of each topic between two positions.
 
-A position is a message id without an index in the batch. A topic ends at the first position before
+A position is a message id without an index in the batch. A topic ends at the last position before
 which everything is complete: see ``bkclient.topic.readable_end``.
 """
 
