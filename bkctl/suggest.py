@@ -72,7 +72,7 @@ _OF_LOST: Final = ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID")
 _LARGEST: Final = ("disk usage --ledgers -c FILE", "ledger list -o wide --sort-by stored:desc")
 
 _BALANCE: Final = ("bookie show --ledgers", "explain balance")
-"""What shows the load of bookies, and what says how to move it."""
+"""The commands that show the load of bookies and explain how to move it."""
 
 _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "autorecovery history": ("autorecovery list",),

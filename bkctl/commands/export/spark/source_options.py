@@ -254,7 +254,7 @@ class SourceOptions:
         try:
             found = cluster_settings(options, os.environ)
         except UsageError as error:
-            raise SourceOptionError(f"{error} Give the option uri, conf or profile") from None
+            raise SourceOptionError(f"{error}; give the option uri, conf or profile") from None
         return found.uri, found.config
 
 

@@ -145,7 +145,7 @@ def test_the_state_is_a_line_and_autorecovery_that_is_off_is_trouble() -> None:
 
 def test_no_cluster_is_no_reason_to_hang_or_to_end() -> None:
     program = ShellProgram(cli, ShellHost(environ={}))
-    with pytest.raises(CommandError, match="which cluster"):
+    with pytest.raises(CommandError, match="no cluster is named"):
         program.status(())
 
 

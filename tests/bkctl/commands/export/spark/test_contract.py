@@ -118,7 +118,7 @@ def test_a_ledger_that_is_deleted_after_the_planning_fails_the_job(
 def test_a_cluster_that_does_not_answer_is_one_line(spark) -> None:
     for options, words in (
         ({"uri": "zk+hierarchical://127.0.0.1:1/ledgers"}, "no client on .*: Connection refused"),
-        ({}, "which cluster.*Give the option uri, conf or profile"),
+        ({}, "no cluster is named.*give the option uri, conf or profile"),
     ):
         with pytest.raises(Exception, match=words) as caught:
             spark.read.format("bookkeeper").options(ledgers="1", **options).load().collect()
