@@ -1,4 +1,4 @@
-"""The auditor, its checks, and how long it waits for a lost bookie: `auditor`, `audit`, `delay`."""
+"""The auditor, its checks and its delay for a lost bookie: `auditor`, `audit`, `delay`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LOOK_S: Final = 1.0
-"""Between two looks whether an audit is through."""
+"""Seconds between two looks for the end of an audit."""
 
 
 INTERVALS: Final = {
@@ -29,12 +29,12 @@ INTERVALS: Final = {
     "placement": "auditorPeriodicPlacementPolicyCheckInterval",
     "replicas": "auditorReplicasCheckInterval",
 }
-"""The settings without which an auditor does not make a check."""
+"""Settings that enable each periodic check of Java's auditor."""
 
 
 @shown("auditors", bare=True)
 class Auditor:
-    """Who is the auditor."""
+    """The elected auditor."""
 
     bookie_id: BookieId = field(BOOKIE)
 
@@ -51,7 +51,7 @@ def _triggered(v: TriggeredAudit) -> str:
 
 
 def _when(checks: Sequence[str]) -> str:
-    """Return when an auditor begins checks that are due."""
+    """Return a sentence that says when an auditor starts checks that are due."""
     settings = " and ".join(INTERVALS[check] for check in checks)
     return (
         "bookied's auditor begins within a minute, unless autorecovery is disabled or the delay of "
@@ -61,7 +61,7 @@ def _when(checks: Sequence[str]) -> str:
 
 @shown("triggers", sentence=_triggered)
 class TriggeredAudit:
-    """What was asked for, and of whom."""
+    """A request for an audit or for periodic checks."""
 
     auditor: BookieId | None = field("The auditor that was asked.")
     checks: tuple[str, ...] = field("The checks that are due again.")
@@ -74,19 +74,19 @@ def _audited(v: AuditReport) -> str:
 
 @shown(
     "audits",
-    Column("took_s", "Seconds.", lambda v: round(v.took_s, 3), Kind.SECONDS),
+    Column("took_s", "Duration of the audit.", lambda v: round(v.took_s, 3), Kind.SECONDS),
     sentence=_audited,
 )
 class AuditReport:
-    """An audit that is through; ``checks`` are the periodic ones that were asked for."""
+    """A finished audit; ``checks`` are the requested periodic checks."""
 
-    auditor: BookieId = field("The bookie or program that did the audit.")
-    checks: tuple[str, ...] = field("The checks that were done.")
+    auditor: BookieId = field("The bookie or process that ran the audit.")
+    checks: tuple[str, ...] = field("The checks that were run.")
     took_s: float
 
 
 def audit(session: Session, *, checks: Sequence[str], wait: bool) -> None:
-    """Have the auditor look for lost bookies now, and wait until their ledgers are marked."""
+    """Make the auditor look for lost bookies now, and wait until their ledgers are marked."""
     if session.dry_run:
         session.plan(_steps(checks))
     elif wait:
@@ -96,14 +96,14 @@ def audit(session: Session, *, checks: Sequence[str], wait: bool) -> None:
 
 
 def _steps(checks: Sequence[str]) -> list[str]:
-    """Return what ``_trigger`` would do."""
+    """Return the steps of ``_trigger``, as sentences."""
     if not checks:
         return ["have the auditor look for lost bookies"]
     return [f"reset the time of the last check: {check}" for check in checks]
 
 
 def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
-    """Ask for an audit, or for periodic checks."""
+    """Request an audit, or periodic checks."""
     if not checks:
         return TriggeredAudit(session.call(autorecovery_admin.trigger_audit), ())
     session.call(autorecovery_admin.request_checks, checks, int(time.time() * 1000))
@@ -111,7 +111,7 @@ def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
 
 
 def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
-    """Ask for an audit, or for periodic checks, and return once that is through."""
+    """Request an audit, or periodic checks, and wait for their end."""
     session.resume = "the auditor continues; `bkctl autorecovery status` shows its progress"
     if checks:
         session.note(f"{_when(checks)}. --timeout limits the wait")
@@ -141,7 +141,7 @@ async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
 
 
 def delay_text(delay_s: int | None) -> str:
-    """Return how long a lost bookie may stay away, for people; a dash if nothing is stored."""
+    """Return the delay for a lost bookie as text; a dash if no delay is stored."""
     if delay_s is None:
         return "-"
     return human_duration(delay_s) if delay_s else "none"
@@ -158,15 +158,17 @@ def _delay(v: Delay) -> str:
 
 @shown("delays", sentence=_delay)
 class Delay:
-    """How long the auditor waits for a lost bookie; ``was_s`` before it was set."""
+    """The auditor's delay for a lost bookie; ``was_s`` is the earlier delay."""
 
-    delay_s: int = field("Seconds.", kind=Kind.COUNT)
-    was_s: int | None = field("Seconds before.", kind=Kind.COUNT, optional=True, default=None)
+    delay_s: int = field("Delay in seconds.", kind=Kind.COUNT)
+    was_s: int | None = field(
+        "Earlier delay in seconds.", kind=Kind.COUNT, optional=True, default=None
+    )
     changed: bool = False
 
 
 def delay(session: Session, delay_s: float | None) -> None:
-    """Print or set how long a lost bookie may stay away before its ledgers are repaired."""
+    """Print or set the time that a lost bookie may stay away before its ledgers are repaired."""
     if delay_s is None:
         session.emit(_stored_delay(session))
     elif session.dry_run:
@@ -179,7 +181,7 @@ def _stored_delay(session: Session) -> Delay:
     """Return the delay.
 
     Raises:
-        NothingFoundError: none is stored.
+        NothingFoundError: no delay is stored.
     """
     found = session.call(lambda client: client.store.lost_bookie_recovery_delay())
     if found is None:
@@ -191,7 +193,7 @@ def _stored_delay(session: Session) -> Delay:
 
 
 def _set_delay(session: Session, delay_s: int) -> Delay:
-    """Store the delay, also in the place of one that cannot be read."""
+    """Store the delay; also replace a stored value that cannot be read."""
     try:
         was_s = session.call(lambda client: client.store.lost_bookie_recovery_delay())
     except FormatError as error:

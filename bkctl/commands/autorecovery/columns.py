@@ -1,4 +1,4 @@
-"""Columns of marks, locks, ledgers to repair, and autorecovery itself."""
+"""Columns of marks, locks, ledgers to repair, and the state of autorecovery."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def _ago(time_ms: int | None) -> str:
 
 
 def _some(bookies: Sequence[BookieId]) -> str:
-    """Return the first bookies of a cell; anybody who may write metadata could name thousands."""
+    """Return the first bookies, for a cell: a forged mark could name thousands."""
     more = len(bookies) - _NAMED_MAX
     return " ".join(bookies[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _checked(time_ms: int | None) -> str:
-    """Return when a check ended; a request for one sets that time three weeks back."""
+    """Return the age of a check; "due" for a requested check, whose time is three weeks back."""
     if time_ms is None:
         return "never"
     return "due" if time.time() * 1000 - time_ms >= CHECK_REQUESTED_MS else _ago(time_ms)
@@ -84,7 +84,7 @@ declare_view(
         header="DELAY",
         cell=lambda v: delay_text(v.delay_s),
     ),
-    Column("marked", "Ledgers marked as lacking replicas."),
+    Column("marked", "Number of under-replicated ledgers."),
     Column(
         "being_repaired",
         "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
@@ -108,10 +108,10 @@ declare_view(
         cell=lambda v: _some(v.missing) or "(placement)",
     ),
     Column("since", "Time of the mark.", "since_ms", cell=lambda v: _ago(v.since_ms)),
-    Column("worker", "The worker that repairs the ledger now.", rank=1),
+    Column("worker", "The worker that has locked the ledger.", rank=1),
     Column(
         "locked_since",
-        "Since when.",
+        "Time at which the worker locked the ledger.",
         "locked_since_ms",
         rank=WIDE,
         cell=lambda v: _ago(v.locked_since_ms),
@@ -142,18 +142,18 @@ declare_view(
     LedgerRepairState,
     "ledgers",
     LEDGER,
-    Column("prospect", "The event that the repair waits for.", "repair_state.value", Kind.STATE),
+    Column("prospect", "The event for which the repair waits.", "repair_state.value", Kind.STATE),
     Column("state", "open, in-recovery or closed.", "state.word", Kind.STATE, rank=2),
     Column("size", "Size of the ledger's entries, once the ledger is closed.", "size_bytes"),
     Column("since", "Time of the mark.", "since_ms", header="AGE", cell=lambda v: _age(v.since_ms)),
-    Column("worker", "The worker that has locked the ledger now.", rank=1),
+    Column("worker", "The worker that has locked the ledger.", rank=1),
     Column(
         "missing",
-        "Bookies whose replicas the ledger lacks, or is to lose.",
+        "Bookies whose replicas are missing, or will be removed.",
         rank=WIDE,
         cell=lambda v: _some(v.missing) or "(placement)",
     ),
-    Column("why", "The same as a sentence.", rank=3),
+    Column("why", "The reason as a sentence.", rank=3),
     nothing="no ledger waits for a repair",
 )
 
@@ -163,7 +163,12 @@ declare_view(
     "repairs",
     LEDGER,
     Column("worker", "The worker that has locked the ledger.", "owner"),
-    Column("since", "Since when.", "since_ms", cell=lambda v: f"{_age(v.since_ms)} ago"),
+    Column(
+        "since",
+        "Time at which the worker locked the ledger.",
+        "since_ms",
+        cell=lambda v: f"{_age(v.since_ms)} ago",
+    ),
 )
 
 
@@ -174,7 +179,7 @@ declare_view(
     Column("deleted", "Whether the ledger was deleted.", "was_deleted"),
     Column(
         "lacking",
-        "Bookies in the new mark, where the old mark could not be read.",
+        "Bookies in the new mark, if the old mark could not be read.",
         cell=lambda v: _some(v.lacking),
     ),
     sentence=_forgotten,

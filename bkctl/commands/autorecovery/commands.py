@@ -1,4 +1,4 @@
-"""``bkctl autorecovery``: repair of the cluster, its switch, its work and its auditor."""
+"""``bkctl autorecovery``: the repair of ledgers, its switch, its queue and its auditor."""
 
 from __future__ import annotations
 

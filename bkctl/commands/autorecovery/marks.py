@@ -1,4 +1,4 @@
-"""Ledgers marked as lacking replicas, and their locks: `autorecovery list`, `active`, `forget`."""
+"""Under-replicated ledgers and their locks: `autorecovery list`, `active`, `forget`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def list_marked(
     count: bool,
     fail_if_any: bool,
 ) -> None:
-    """List the ledgers that are marked as lacking replicas.
+    """List the under-replicated ledgers.
 
     Raises:
         PartlyDoneError: some marks cannot be read.
-        ProblemsError: a ledger is listed, and ``fail_if_any``.
+        ProblemsError: with ``fail_if_any``, a ledger is listed.
     """
     damaged: list[LedgerId] = []
     listed = _marks(session, missing, not_missing, older_than_s, damaged)
@@ -66,7 +66,7 @@ _DISABLED: Final = "autorecovery is disabled"
 
 
 async def _why_unmarked(client: Client) -> list[str]:
-    """Return why ledgers may lack replicas though none is marked."""
+    """Return the reasons why ledgers without a mark may lack replicas."""
     bookies = await ask_bookies.bookies(client, None, ask=True)
     down = sum(not one.is_registered for one in bookies)
     silent = sum(bool(one.unreachable) for one in bookies)
@@ -85,7 +85,10 @@ def _marks(
     older_than_s: float | None,
     damaged: list[LedgerId],
 ) -> Iterator[Mark]:
-    """Yield the marks that are wanted, as they are found; put others into ``damaged``, and tell."""
+    """Yield the requested marks.
+
+    Warn of each unreadable mark, and add its ledger to ``damaged``.
+    """
 
     def warn(ledger_id: LedgerId, error: MarkError) -> None:
         damaged.append(ledger_id)
@@ -102,16 +105,16 @@ def _marks(
 
 
 def _detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerRepairState]:
-    """Yield what each marked ledger waits for."""
+    """Yield the repair state of each marked ledger."""
     lacking = [MissingReplicas(one.ledger_id, one.missing, one.since_ms) for one in marks]
     return session.iterate(repair_states, lacking)
 
 
 def _insist_readable(damaged: Sequence[LedgerId]) -> None:
-    """Say which marks could not be listed.
+    """Report the marks that could not be listed.
 
     Raises:
-        PartlyDoneError: there were some.
+        PartlyDoneError: a mark could not be read.
     """
     if damaged:
         raise PartlyDoneError(
@@ -121,17 +124,17 @@ def _insist_readable(damaged: Sequence[LedgerId]) -> None:
 
 
 def active(session: Session) -> None:
-    """List the ledgers that workers have now, waiting or copying."""
+    """List the ledgers that workers have locked now, waiting or copying."""
     session.emit_all(session.call(autorecovery_admin.active_repairs), HeldLock)
 
 
 def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> None:
-    """Remove the mark of a ledger that is deleted, or that lacks no replica."""
+    """Remove the mark of a ledger that is deleted or lacks no replica."""
     _forget(session, ledger_id, renew=DAMAGED_MARK in force)
 
 
 def _forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
-    """Remove a mark that is not needed; with ``renew`` ask, and replace one that cannot be read."""
+    """Remove a mark that is not needed; with ``renew`` ask, and replace an unreadable mark."""
     session.about = f"ledger {ledger_id}"
     plan = [f"remove the mark of ledger {ledger_id} if the ledger is deleted or lacks no replica"]
     if renew:

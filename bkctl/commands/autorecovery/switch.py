@@ -1,4 +1,4 @@
-"""Autorecovery is switched on and off, and its state shown: `enable`, `disable`, `status`."""
+"""The switch of autorecovery: `enable`, `disable`, `status`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASK_S: Final = 3.0
 
 
 def pause(for_s: float | None, reason: str | None) -> Pause:
-    """Return what is stored about a pause from now on, by this user of this host."""
+    """Return the record of a pause from now on, by this user of this host."""
     now_ms = int(time.time() * 1000)
     until_ms = None if for_s is None else now_ms + int(for_s * 1000)
     return Pause(
@@ -43,10 +43,10 @@ def _user() -> str | None:
 
 
 def note_end_of_pause(session: Session, until_ms: int) -> None:
-    """Say what switches autorecovery on again at the end of a pause.
+    """Say which program switches autorecovery on again at the end of a pause.
 
-    Java's auditors and workers ignore the end. Where the auditor is not known to be ours, the line
-    for cron is shown.
+    Java's auditors and workers ignore the end. Unless the auditor is known to be bookied, show a
+    line for cron.
     """
     where = session.call(_http_of_auditor)
     ours = f"bookied enables autorecovery again at {human_time(until_ms, utc=session.options.utc)}"
@@ -62,7 +62,7 @@ def note_end_of_pause(session: Session, until_ms: int) -> None:
 
 
 async def _http_of_auditor(client: Client) -> HttpAddress | None:
-    """Return where the elected auditor is asked over HTTP; None if that is not known."""
+    """Return the HTTP address of the elected auditor; None if it is unknown."""
     auditor = await client.store.current_auditor()
     if auditor is None:
         return None
@@ -86,7 +86,7 @@ def _switched(v: AutorecoverySwitch) -> str:
 
 @shown("switches", sentence=_switched)
 class AutorecoverySwitch:
-    """What autorecovery is now, and whether it was something else before."""
+    """The state of autorecovery, and whether the command changed it."""
 
     enabled: bool = field("Whether autorecovery is enabled now.")
     changed: bool = field("Whether the command changed the state.")
@@ -102,19 +102,19 @@ def status(session: Session) -> None:
 
 
 def enable(session: Session) -> None:
-    """Switch autorecovery on, for the whole cluster; marked ledgers are repaired at once."""
+    """Switch autorecovery on for the cluster; marked ledgers are repaired at once."""
     _switch(session, enabled=True)
 
 
 def disable(session: Session, *, for_s: float | None, reason: str | None) -> None:
-    """Switch autorecovery off, for the whole cluster."""
+    """Switch autorecovery off for the cluster."""
     _switch(session, enabled=False, for_s=for_s, reason=reason)
 
 
 def _switch(
     session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
 ) -> None:
-    session.reminds = False  # The result says what holds from now on.
+    session.reminds = False  # The result reports the new state.
     former = session.call(autorecovery_admin.current_pause)
     why = None if enabled else pause(for_s, reason)
     replaced = ""

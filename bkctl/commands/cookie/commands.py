@@ -1,4 +1,4 @@
-"""``bkctl cookie``: what ties a bookie's id to its directories and to its cluster."""
+"""``bkctl cookie``: the record that binds a bookie's id to its directories and its cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `cookie verify` and `cookie repair` do: one bookie's cookies, wherever they are kept."""
+"""The bodies of `cookie verify` and `cookie repair`, for all cookies of one stopped bookie."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from wire.records.cookie import (
 )
 
 STORED: Final = "metadata service"
-"""Where the cluster keeps a cookie."""
+"""The place of the cookie that the metadata service stores."""
 
 ID: Final = "bookie id"
 INSTANCE: Final = "instance id"
@@ -47,13 +47,13 @@ INSTANCE: Final = "instance id"
 
 @attrs.frozen
 class FoundCookie:
-    """What is kept at one place; ``cookie`` is ``None`` where it is lost, or no cookie."""
+    """The cookie at one place; ``cookie`` is None if it is missing or damaged."""
 
     place: str
     cookie: Cookie | None
     problem: str = ""
     is_empty: bool = False
-    """A directory with nothing in it."""
+    """True if the directory is empty or missing."""
 
 
 def _repaired(v: CookiesRepaired) -> str:
@@ -64,10 +64,12 @@ def _repaired(v: CookiesRepaired) -> str:
 
 @shown("repairs", sentence=_repaired)
 class CookiesRepaired:
-    """Where a bookie's cookie was written anew."""
+    """The places to which a bookie's cookie was written again."""
 
     bookie_id: BookieId = field(BOOKIE)
-    places: tuple[str, ...] = field("Directories and metadata that got the cookie.")
+    places: tuple[str, ...] = field(
+        "Directories to which the cookie was written, or the metadata service."
+    )
 
 
 @attrs.frozen
@@ -75,12 +77,12 @@ class _BookieOnDisk:
     bookie: StoppedBookie
     master: Cookie
     version: int
-    """Of the stored cookie; ``NEW`` where there is none."""
+    """The version of the stored cookie; ``NEW`` if none is stored."""
     cookies: tuple[FoundCookie, ...]
 
 
 def problems(master: Cookie, found: FoundCookie) -> Iterator[CookieDifference]:
-    """Yield in what a cookie differs from the one that settings and cluster call for."""
+    """Yield the differences between a cookie and the cookie of the settings and the cluster."""
     if found.cookie is None:
         yield CookieDifference("cookie", "one", found.problem, found.place)
         return
@@ -91,7 +93,7 @@ def verify(session: Session) -> None:
     """Compare all cookies of a bookie with its settings.
 
     Raises:
-        ProblemsError: one does not fit.
+        ProblemsError: a cookie differs from the settings.
     """
     seen = _read_cookies(session)
     found = [problem for one in seen.cookies for problem in problems(seen.master, one)]
@@ -149,11 +151,11 @@ def _decoded(place: str, text: bytes | None) -> FoundCookie:
 
 
 def to_rewrite(master: Cookie, cookies: tuple[FoundCookie, ...]) -> tuple[str, ...]:
-    """Return at which places the cookie has to be written anew.
+    """Return the places to which the cookie must be written again.
 
     Raises:
-        ConflictError: a cookie is another bookie's, of another cluster, or of other directories.
-        RefusedError: none is left that fits, or a directory is empty.
+        ConflictError: a cookie is of another bookie, cluster or set of directories.
+        RefusedError: no correct cookie is left, or a directory is empty.
     """
     bad = [one for one in cookies if any(problems(master, one))]
     for problem in (found for one in bad if one.cookie for found in problems(master, one)):
@@ -188,10 +190,10 @@ _DIRECTORIES: Final = (
 
 
 def repair(session: Session) -> None:
-    """Show where a bookie's cookie would be written anew, ask, and write it.
+    """Show the places where a bookie's cookie is missing or old, ask, and write it there.
 
     Raises:
-        RefusedError, ConflictError: as ``to_rewrite``; or it runs, or the user did not confirm.
+        RefusedError, ConflictError: as ``to_rewrite``; or the bookie runs, or the user declined.
     """
     seen = _read_cookies(session)
     bookie_id = seen.bookie.bookie_id
@@ -223,7 +225,7 @@ def repair(session: Session) -> None:
 
 
 def _former_paths(seen: _BookieOnDisk) -> dict[Path, Path]:
-    """Return the former path of each moved root; empty where the cookies do not agree on it."""
+    """Return the former path of each moved root; empty if the cookies disagree on the paths."""
     held = [one.cookie for one in seen.cookies]
     old = {
         attrs.evolve(one, layout_version=COOKIE_VERSION)
@@ -237,7 +239,10 @@ def _former_paths(seen: _BookieOnDisk) -> dict[Path, Path]:
 
 
 def _places_of(seen: _BookieOnDisk) -> tuple[str, ...]:
-    """Return where another cookie is; the stored one last, so that a rerun finds all of them."""
+    """Return the places of other cookies.
+
+    The stored cookie last, so that a rerun finds them all.
+    """
     bad = [one.place for one in seen.cookies if any(problems(seen.master, one))]
     return tuple(sorted(bad, key=lambda place: place == STORED))
 
@@ -255,15 +260,15 @@ _SEVERAL: Final = "move one directory at a time, and run this command after each
 
 
 def former_paths(new: Cookie, old: Cookie, *, has_shards: bool) -> dict[Path, Path]:
-    """Return the former path of each root that was moved, by its new path; empty if none was.
+    """Return the former path of each moved root by its new path; empty if no root was moved.
 
-    All cookies of a bookie have the same text, so a cookie does not say which directory it was
-    written to. A move is accepted if each directory has its old cookie, the paths leave no doubt
-    about which directory was moved where, and each directory holds what its former path held.
-    With ``has_shards`` a ledger is found by the number of its directory, as in DbLedgerStorage.
+    All cookies of a bookie have the same text, so a cookie does not name its own directory. A move
+    is accepted if each directory has its old cookie, the paths show clearly which directory was
+    moved where, and each directory has the contents of its former path. With ``has_shards`` a
+    ledger is found by the number of its directory, as in DbLedgerStorage.
 
     Raises:
-        RefusedError: the paths do not say which directory was moved where.
+        RefusedError: the paths do not show which directory was moved where.
     """
     if attrs.evolve(_without_directories(new), layout_version=old.layout_version) != (
         _without_directories(old)
@@ -275,7 +280,7 @@ def former_paths(new: Cookie, old: Cookie, *, has_shards: bool) -> dict[Path, Pa
     former: dict[Path, Path] = {}
     for number, (was, is_now) in enumerate(zip(before, now, strict=True)):
         pairs = [(path, root) for path, root in zip(was, is_now, strict=True) if path != root]
-        # The number of a journal says which of the last marks is its own.
+        # A journal finds its own last mark by its number.
         if len(pairs) > 1 and (has_shards or number == 0):
             raise RefusedError(
                 f"{counted(len(pairs), 'directory')} changed places in one list, and which one "
@@ -304,7 +309,7 @@ def _lists(cookie: Cookie) -> tuple[tuple[Path, ...], ...]:
 
 
 def refuse_other_contents(found: Directories, former: Mapping[Path, Path]) -> None:
-    """Refuse directories that do not hold what their former paths held.
+    """Refuse directories without the contents of their former paths.
 
     Raises:
         RefusedError: a directory was emptied, exchanged, or copied in part.
@@ -326,7 +331,7 @@ def refuse_other_contents(found: Directories, former: Mapping[Path, Path]) -> No
 
 
 def _missing(path: Path, root: Path) -> Iterator[Path]:
-    """Yield the files of the directory at the former path that its copy lacks; compare sizes."""
+    """Yield the files of the former path that its copy lacks or has in another size."""
     try:
         is_copied = decode_cookie((path / CURRENT / VERSION).read_bytes()) == decode_cookie(
             (root / CURRENT / VERSION).read_bytes()

@@ -1,4 +1,4 @@
-"""What the cookie commands do: the steps between parsed options and printed values."""
+"""The bodies of the other cookie commands."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ declare_view(
     sentence=lambda v: v.text.decode(errors="backslashreplace").removesuffix("\n"),
 )
 class CookieText:
-    """A cookie as it is, or would be, stored."""
+    """A cookie as it is stored, or would be stored."""
 
     bookie_id: BookieId
     text: bytes
@@ -106,7 +106,7 @@ def _changed(v: CookieChanged) -> str:
 
 @shown("cookies", sentence=_changed)
 class CookieChanged:
-    """What became of a cookie: created, updated, unchanged or deleted."""
+    """A change to a cookie: created, updated, unchanged or deleted."""
 
     bookie_id: BookieId = field(BOOKIE)
     change: str = field("The change that was made.")
@@ -117,7 +117,7 @@ class CookieChanged:
 
 
 def list_stored(session: Session) -> None:
-    """Print the cookies that the metadata service keeps."""
+    """Print the cookies that the metadata service stores."""
     session.emit_all(session.call(cookies.list_cookies), cookies.StoredCookie)
 
 
@@ -140,10 +140,10 @@ def generate(
     instance_id: str | None,
     out: str | None,
 ) -> None:
-    """Print the cookie of a bookie with these directories, or of the one of the settings.
+    """Print the cookie of a bookie with these directories, or of the bookie of the settings.
 
     Raises:
-        UsageError: some are named, and not all that are needed.
+        UsageError: the id or some of the directories are missing.
     """
     has_directories = bool(journal_dirs or ledger_dirs or index_dirs)
     if has_directories and not (bookie_id and journal_dirs and ledger_dirs):
@@ -174,7 +174,7 @@ def generate(
 
 
 def _of_settings(session: Session, bookie_id: BookieId | None, cluster: str | None) -> Cookie:
-    """Return the cookie that the daemon would write, by its own code."""
+    """Return the cookie that bookied would write, with bookied's own code."""
     from bkctl.bookies.stopped_bookie import stopped_bookie
     from bookied.directories.cookie_check import master_cookie
 
@@ -196,7 +196,7 @@ def create(session: Session, bookie_id: BookieId, *, path: str, force: Collectio
 
 
 def update(session: Session, bookie_id: BookieId, *, path: str, force: Collection[str]) -> None:
-    """Show what would change in a cookie, ask, and replace it if it has not changed meanwhile."""
+    """Show the changes of a cookie, ask, and replace the cookie if it is still the same version."""
     session.about = f"bookie {bookie_id}"
     found = _stored(session, bookie_id)
     text = _given(session, bookie_id, path, check=CONTENT not in force)
@@ -217,7 +217,7 @@ def update(session: Session, bookie_id: BookieId, *, path: str, force: Collectio
 
 
 def difference(found: StoredCookie, text: bytes) -> list[str]:
-    """Return what a new cookie changes, one line a field."""
+    """Return the changes that a new cookie makes, one line a field."""
     if found.stored.value == text:
         return []
     try:
@@ -234,8 +234,8 @@ def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
     """Return the cookie in a file.
 
     Raises:
-        NothingFoundError: there is no such file.
-        RefusedError: it is not a cookie, or not of this bookie and cluster, and ``check`` is on.
+        NothingFoundError: the file does not exist.
+        RefusedError: with ``check``, the text is not a cookie of this bookie and this cluster.
     """
     if path == "-":
         text = session.input.bytes.read()
@@ -251,7 +251,7 @@ def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
 
 
 def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
-    """Return what keeps the bookie from starting with this cookie."""
+    """Return the reason why the bookie cannot start with this cookie, or ""."""
     try:
         new = decode_cookie(text)
     except FormatError as error:
@@ -269,7 +269,7 @@ def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
 def delete(
     session: Session, bookie_id: BookieId | None, *, local: bool, force: Collection[str]
 ) -> None:
-    """Remove a cookie; with ``local`` that of the settings' bookie, and its VERSION files.
+    """Remove a cookie; with ``local`` the cookie and the VERSION files of the settings' bookie.
 
     Raises:
         UsageError: no bookie is named.
@@ -285,11 +285,11 @@ def delete(
 def _delete_with_files(
     session: Session, bookie_id: BookieId | None, force: Collection[str]
 ) -> None:
-    """Remove the cookie of the settings' bookie, which is stopped, here and in the cluster.
+    """Remove the cookie of the settings' stopped bookie, from its directories and the cluster.
 
     Raises:
         UsageError: another bookie is named.
-        RefusedError: it runs, or something relies on it that must not be lost.
+        RefusedError: the bookie runs, or data that must not be lost relies on the bookie.
     """
     from bkctl.bookies.stopped_bookie import lock_existing, stopped_bookie
     from bookied.directories.roots import VERSION
@@ -307,13 +307,14 @@ def _delete_with_files(
 def _delete(
     session: Session, bookie_id: BookieId, force: Collection[str], *, files: Sequence[Path] = ()
 ) -> None:
-    """Show what relies on a bookie, ask, and remove its cookie; ``files`` are its VERSION files.
+    """Show the ledgers on a bookie, ask, and remove its cookie; ``files`` are its VERSION files.
 
-    Those go first, as with Java: it is the stored one that another bookie must not find gone.
+    The files are removed first, as in Java: while the stored cookie exists,
+    no new bookie can use the id.
 
     Raises:
-        CookieNotFoundError: there is none, and no file either.
-        RefusedError: something does that must not be lost.
+        CookieNotFoundError: neither a stored cookie nor a file exists.
+        RefusedError: data that must not be lost relies on the bookie.
     """
     session.about = f"bookie {bookie_id}"
     found = _if_stored(session, bookie_id, needed=not files)
@@ -335,7 +336,7 @@ def _delete(
         f"Remove the cookie of {bookie_id}?",
         proof=bookie_id,
     )
-    # The bookie may have started, or got ledgers, while the question waited.
+    # While the question waited, the bookie may have started or received ledgers.
     now = _objections(session.call(cookies.reliance_on, bookie_id))
     refuse_unless_forced(session, (one for one in now if one.check not in force), ())
     for path in files:
@@ -355,7 +356,7 @@ def _if_stored(session: Session, bookie_id: BookieId, *, needed: bool) -> Stored
 
 
 def _stored(session: Session, bookie_id: BookieId) -> StoredCookie:
-    """Return a stored cookie. A command that only reads names the most similar id in its error."""
+    """Return a stored cookie; the error of a command that only reads names the most similar id."""
     try:
         found = session.call(cookies.read, bookie_id)
     except CookieNotFoundError as error:
@@ -382,7 +383,7 @@ def _remarks(reliance: Reliance) -> list[str]:
 
 
 def _objections(reliance: Reliance) -> Iterator[Objection]:
-    """Yield what speaks against removing a cookie."""
+    """Yield the objections to the removal of a cookie."""
     bookie_id = reliance.bookie_id
     if reliance.registered:
         yield from while_registered([bookie_id], REGISTERED)

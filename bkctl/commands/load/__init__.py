@@ -1,1 +1,1 @@
-"""Commands about load: top, slow, plot, bench."""
+"""The commands about load: top, slow, plot, bench."""

@@ -1,4 +1,4 @@
-"""What `bench write` and `bench read` do, and how latencies become figures."""
+"""The bodies of `bench write` and `bench read`, and the figures of latencies."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 LOOK_S: Final = 0.25
-"""How often the display hears how far it is."""
+"""Seconds between two updates of the display."""
 
 PAYLOADS: Final = 16
-"""Different entries that are written by turns."""
+"""Number of different entries, which are written in turn."""
 
 
 def _latency(name: str, doc: str) -> Column:
@@ -72,14 +72,14 @@ def _in_ms(latency_s: float | None) -> str:
         cell=lambda v: f"{human_bytes(round(v.bytes_per_s))}/s",
         after="entries_per_s",
     ),
-    Column("entry_size", "Mean payload of an entry.", kind=Kind.BYTES, after="bytes_per_s"),
+    Column("entry_size", "Mean payload size of an entry.", kind=Kind.BYTES, after="bytes_per_s"),
     id="ledger_id",
     kw_only=True,
 )
 class BenchResult:
-    """What one run gave. Latencies are in seconds; ``requests`` is how many there are of them.
+    """The result of one run. Latencies are in seconds; ``requests`` is their number.
 
-    A percentile is None where there are too few: ``p99`` needs 100.
+    A percentile is None if the latencies are too few: ``p99`` needs 100.
     """
 
     what: str = field("The operation that was measured.")
@@ -87,20 +87,20 @@ class BenchResult:
     ledger_id: LedgerId | None = field(
         "The ledger, if it still exists.", header="LEDGER", optional=True, default=None
     )
-    entries: int = field("Entries that count.", cell=lambda v: f"{v.entries:,}")
+    entries: int = field("Number of measured entries.", cell=lambda v: f"{v.entries:,}")
     size: int = field("Payload size of the entries.", kind=Kind.BYTES)
     seconds: float = field("Duration of the measurement.", kind=Kind.SECONDS, header="TOOK")
-    window: int | None = field("Requests in flight at a time.", optional=True, default=None)
+    window: int | None = field("Number of requests in flight.", optional=True, default=None)
     requests: int = field(
         "Number of timed requests; a chunk of entries is one request.",
         cell=lambda v: f"{v.requests:,}",
     )
-    mean: float = field(_latency("mean", "The mean latency"))
+    mean: float = field(_latency("mean", "Mean latency of a request"))
     p50: float | None = field(_latency("p50", "Median latency of a request"))
     p90: float | None = field(_latency("p90", "90th percentile of the latency"))
     p99: float | None = field(_latency("p99", "99th percentile of the latency"))
     p999: float | None = field(_latency("p999", "99.9th percentile of the latency"))
-    worst: float = field(_latency("worst", "The longest"))
+    worst: float = field(_latency("worst", "Longest latency of a request"))
 
     @property
     def entry_size(self) -> int:
@@ -125,7 +125,10 @@ def measured(
     window: int | None = None,
     ledger_id: LedgerId | None = None,
 ) -> BenchResult:
-    """Return the figures of a run; a percentile is the least latency that so many do not exceed."""
+    """Return the figures of a run.
+
+    A percentile is the smallest latency that this share does not exceed.
+    """
     ordered = sorted(latencies_s)
 
     def percentile(share: float, least: int) -> float | None:
@@ -150,18 +153,18 @@ def measured(
 
 
 def entries_wanted(entries: int, for_s: float | None) -> int:
-    """Return how many entries end a run: with a time, only the time ends it."""
+    """Return the number of entries that ends a run; unlimited if a time ends it."""
     return entries if for_s is None else sys.maxsize
 
 
 class BenchLoad:
-    """Keeps ``window`` requests in flight until enough of them have ended; on the reactor's thread.
+    """A load with ``window`` requests in flight, until enough have ended; on the reactor's thread.
 
-    With ``for_s``, only that time after the warm-up ends it.
+    With ``for_s``, only that time after the warm-up ends the load.
 
-    ``send`` begins the request of a number. The first ``warm_up`` are not counted: the clock starts
-    when so many are through, and no other is sent before, or it would be counted for less time than
-    it takes.
+    ``send`` starts the request of a number. The first ``warm_up`` requests are not counted. The
+    clock starts when they have ended, and no further request is sent before: part of its time would
+    be lost.
     """
 
     def __init__(
@@ -185,18 +188,18 @@ class BenchLoad:
 
     @property
     def measured(self) -> int:
-        """How many entries count so far."""
+        """The number of counted entries so far."""
         return len(self.latencies_s)
 
     def stop(self) -> None:
-        """Send no more requests; the run ends when those in flight have ended."""
+        """Send no more requests; the run ends when the requests in flight have ended."""
         self._total = 0
 
     async def run(self, sleep: Callable[[float], Deferred[Any]]) -> AsyncIterator[int]:
-        """Run it; yield how many entries are through, now and then.
+        """Run the load; yield the number of finished entries, every ``LOOK_S`` seconds.
 
         Raises:
-            ClientError: one of them failed; no more are sent.
+            ClientError: a request failed; no more are sent.
         """
         if not self._warm_up:
             self._began_s = self._seconds()
@@ -209,7 +212,7 @@ class BenchLoad:
 
     @property
     def elapsed_s(self) -> float:
-        """From the end of the warm-up to the last answer."""
+        """The time from the end of the warm-up to the last answer."""
         return 0.0 if self._began_s is None else self._ended_s - self._began_s
 
     def _fill(self) -> None:
@@ -237,7 +240,7 @@ class BenchLoad:
 
 
 def payloads(size: int) -> list[bytes]:
-    """Return entries to be written by turns."""
+    """Return entries of random bytes, to be written in turn."""
     return [os.urandom(size) for _ in range(PAYLOADS)]
 
 
@@ -256,11 +259,12 @@ def write(
     window: int,
     **of_ledger: Any,
 ) -> None:
-    """Write to a new ledger, print the figures, and delete it.
+    """Write to a new ledger, print the figures, and delete the ledger.
 
     Raises:
         ProblemsError: a threshold of ``fail_if`` is broken.
-        Interrupted: the time limit or a signal ended it; the figures are of what was written.
+        Interrupted: the time limit or a signal ended the run; the figures are of the written
+            entries.
     """
     limits = thresholds(fail_if, BenchResult)
     new = _new_ledger(session, of_ledger)
@@ -299,14 +303,14 @@ def write(
 
 
 def amount_text(entries: int, for_s: float | None, warm_up: int) -> str:
-    """Return how much a run handles, for a plan."""
+    """Return the amount of a run, for a plan."""
     if for_s is None:
         return counted(entries + warm_up, "entry")
     return f"{counted(warm_up, 'entry')}, and then entries for {human_duration(for_s)},"
 
 
 def conclude(session: Session, found: BenchResult, limits: Thresholds, stop: Stop) -> None:
-    """Print the figures and judge them, also of a run that was ended early."""
+    """Print the figures and check the thresholds, also of a run that was ended early."""
     if found.requests or stop.reason is None:
         session.emit(found)
         if found.p99 is None:
@@ -328,7 +332,7 @@ def _new_ledger(session: Session, options: Mapping[str, Any]) -> NewLedger:
 
 @contextlib.contextmanager
 def _bench_ledger(session: Session, new: NewLedger, *, keep: bool) -> Iterator[LedgerWriter]:
-    """Create a ledger for the time of a block; delete it at the end unless it is to be kept."""
+    """Create a ledger for a block; delete the ledger at the end unless ``keep``."""
     writer = session.call(create_for_writing, new)
     try:
         yield writer
@@ -362,7 +366,7 @@ def _requests(
 async def _steps(
     load: BenchLoad | _ChunkLoad, run: AsyncIterator[int]
 ) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
-    """Yield a load, and then how many of its entries are through."""
+    """Yield a load, and then the numbers of its finished entries."""
     yield load
     async for done in run:
         yield done
@@ -379,7 +383,7 @@ def _run(
     for_s: float | None = None,
     **more: int,
 ) -> BenchLoad | _ChunkLoad:
-    """Run a load, with a display; return it when it has ended, or when ``stop`` asks for that."""
+    """Run a load with a display; return the load at its end, or when ``stop`` is set."""
     steps: Iterator[BenchLoad | _ChunkLoad | int] = session.iterate(
         function, *args, entries=entries, warm_up=warm_up, for_s=for_s, **more
     )
@@ -411,12 +415,12 @@ def read(
     window: int,
     **of_ledger: Any,
 ) -> None:
-    """Read a ledger, or one that is made for it; print the figures.
+    """Read a ledger, or a new temporary ledger; print the figures.
 
     Raises:
-        UsageError: the ledger has no entry.
+        UsageError: the ledger has no confirmed entry.
         ProblemsError: a threshold of ``fail_if`` is broken.
-        Interrupted: the time limit or a signal ended it; the figures are of what was read.
+        Interrupted: the time limit or a signal ended the run; the figures are of the entries read.
     """
     limits = thresholds(fail_if, BenchResult)
     if session.dry_run:
@@ -455,7 +459,7 @@ def read(
 def _filled_ledger(
     session: Session, *, entries: int, size: int, window: int, **of_ledger: Any
 ) -> Iterator[LedgerId]:
-    """Create, fill and close a ledger for the time of a block."""
+    """Create, fill and close a ledger for a block; delete it at the end."""
     with _bench_ledger(session, _new_ledger(session, of_ledger), keep=False) as writer:
         counts = {"entries": entries, "warm_up": 0, "window": window}
         _run(session, "writing", _writing, None, writer, size=size, **counts)
@@ -475,7 +479,7 @@ def _reading_at_random(
 
 
 class _ChunkLoad:
-    """Reads a ledger in order, from its start again where it is too short; times each chunk."""
+    """A load that reads a ledger in order and times each chunk; short ledgers are read again."""
 
     def __init__(
         self,
@@ -496,7 +500,7 @@ class _ChunkLoad:
         self._total = 0
 
     async def run(self) -> AsyncIterator[int]:
-        """Run it; yield how many entries are through, now and then."""
+        """Run the load; yield the number of entries read, at most every ``LOOK_S`` seconds."""
         warmed, shown_s = 0, self._seconds()
         while warmed < self._warm_up and self._total:
             async for count, _ in self._chunks(self._warm_up - warmed):
@@ -516,7 +520,7 @@ class _ChunkLoad:
                     shown_s = self._seconds()
 
     async def _chunks(self, wanted: int) -> AsyncIterator[tuple[int, float]]:
-        """Yield how many entries came and how long they were waited for, until it is to end."""
+        """Yield the entries of each chunk and the wait for it in seconds, until the load ends."""
         end = min(self._reader.last_add_confirmed, wanted - 1)
         began_s = self._seconds()
         async with contextlib.aclosing(self._reader.read_chunks(0, end)) as chunks:

@@ -1,4 +1,4 @@
-"""What `bench journal` does: the bookie's own journal, in a directory of its own."""
+"""The body of `bench journal`: the bookie's own journal, in a new directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bookied.errors import DiskWriteFailedError
 
 PREALLOCATE_BYTES: Final = 16 * 1024 * 1024
-"""As journalPreAllocSizeMB is by default."""
+"""The default of journalPreAllocSizeMB."""
 
 
 def journal(
@@ -54,13 +54,14 @@ def journal(
     group_wait: float,
     fail_if: Sequence[str],
 ) -> None:
-    """Write a journal, print the figures, and remove it.
+    """Write a journal, print the figures, and remove the journal.
 
     Raises:
         ProblemsError: a threshold of ``fail_if`` is broken.
-        NothingFoundError: the directory is not there, or not ours to write.
+        NothingFoundError: the directory does not exist or is not writable.
         CommandError: the disk failed.
-        Interrupted: the time limit or a signal ended it; the figures are of what was written.
+        Interrupted: the time limit or a signal ended the run; the figures are of the written
+            entries.
     """
     limits = thresholds(fail_if, BenchResult)
     if session.dry_run:
@@ -95,7 +96,7 @@ def journal(
 
 
 def records(size: int) -> list[bytes]:
-    """Return journal records to be written by turns."""
+    """Return journal records, to be written in turn."""
     digest = digester(DigestType.CRC32C, b"")
     return [
         entry_record(digest.package(1, number, number - 1, size, payload))
@@ -106,7 +107,8 @@ def records(size: int) -> list[bytes]:
 class _JournalBench:
     """One journal and the writes in flight to it.
 
-    The main thread appends; the journal's thread reports what is on disk, and lets as much more in.
+    The main thread appends. The journal's thread reports synced entries, and allows as many new
+    ones.
     """
 
     def __init__(
@@ -133,7 +135,7 @@ class _JournalBench:
     def write(
         self, records: list[bytes], total: int, for_s: float | None, stop: Stop, progress: Any
     ) -> None:
-        """Append records until so many are on disk, the time is over, or ``stop`` asks for the end.
+        """Append records until ``total`` are sent, the time is over, or ``stop`` is set.
 
         Raises:
             CommandError: the disk failed.

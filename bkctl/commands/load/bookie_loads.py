@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MARKS_MAX: Final = 1000
-"""Marks that are counted at each look; where there are more, there are many."""
+"""Maximum number of marks that are counted for each sample; the count stops at this number."""
 
 _TIMEOUT_S: Final = 5.0
 _SLOWER_MS: Final = 1.0
@@ -47,12 +47,12 @@ _REQUESTS: Final = {
     "read-p50": "latency_reads",
     "read-p99": "latency_reads",
 }
-"""What counts the requests that a latency is of."""
+"""The figure with the number of requests of a latency."""
 
 
 @attrs.frozen(kw_only=True)
 class BookieLoad:
-    """A bookie and its load at one time; unknown figures are None. ``error`` says why."""
+    """A bookie and its load at one time; unknown figures are None, and ``error`` is the reason."""
 
     bookie: BookieSummary
     rates: Rates = attrs.field(factory=Rates)
@@ -69,23 +69,23 @@ class BookieLoad:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the bookie is registered and does not answer."""
+        """True if the bookie is registered and does not answer."""
         return bool(self.bookie.unreachable) and self.state != "down"
 
     @property
     def has_figures(self) -> bool:
-        """Whether the bookie has reported its metrics."""
+        """True if the bookie has reported its metrics."""
         return self.figures.started_s is not None or self.figures.journal_queue is not None
 
     @property
     def disk_used(self) -> float | None:
-        """Per cent of its fullest directory in use, or of its disks together."""
+        """The percentage in use of the fullest ledger directory, or of all disks together."""
         if self.figures.disk_used is not None:
             return self.figures.disk_used
         return self.bookie.used_percent
 
     def figure(self, name: str) -> float | None:
-        """Return one of ``FIGURES``."""
+        """Return the figure of this name, one of ``FIGURES``."""
         if name == "disk_used":
             return self.disk_used
         found: float | None = getattr(self.rates if name in _OF_RATES else self.figures, name)
@@ -97,12 +97,12 @@ TIME: Final = Column("time", "Time of the sample.", "time_ms")
 
 _OF_RATES: Final = ("adds_s", "reads_s", "failures_s", "added_bytes_s", "read_bytes_s")
 FIGURES: Final = (*_OF_RATES, *_SLOW.values(), "journal_queue", "disk_used")
-"""What is known of a bookie's load, by the names of JSON and ``--sort-by``."""
+"""The figures of a bookie's load, by their names in JSON and ``--sort-by``."""
 _SORTED_BY: Final = ("bookie_id", "state", *FIGURES)
 
 
 def rounded(value: float | None) -> float | None:
-    """Return a figure as JSON has it."""
+    """Return a figure rounded for JSON."""
     return None if value is None else round(value, 3)
 
 
@@ -116,10 +116,10 @@ def _bookie(one: BookieLoad) -> dict[str, Any]:
 
 
 def sort_loads(bookies: Sequence[BookieLoad], by: str | None) -> tuple[BookieLoad, ...]:
-    """Return bookies in the order of ``--sort-by``, those that lack the field last.
+    """Return bookies in the order of ``--sort-by``; bookies without the field are last.
 
     Raises:
-        UsageError: no field of a bookie has that name.
+        UsageError: bookies have no field of this name.
     """
     found = list(bookies)
     for word in reversed(by.split(",") if by else []):
@@ -151,7 +151,7 @@ def count_text(value: float | None) -> str:
 
 
 def load_line(load: ClusterLoad) -> str:
-    """Return one look as one line, for where there is no screen."""
+    """Return one sample as a line, for output without a screen."""
     disk = load.worst("disk_used")
     return (
         f"adds {count_text(load.total('adds_s'))}/s"
@@ -169,33 +169,46 @@ def load_line(load: ClusterLoad) -> str:
 @shown(
     "loads",
     TIME,
-    Column("over_s", "Seconds that the rates are over."),
+    Column("over_s", "Time over which the rates are measured."),
     Column("instance_id", "The cluster's id."),
-    Column("writable", "Bookies that take adds.", lambda v: v.in_state("writable"), Kind.COUNT),
     Column(
-        "read_only", "Bookies that only serve reads.", lambda v: v.in_state("read-only"), Kind.COUNT
+        "writable",
+        "Number of bookies that accept adds.",
+        lambda v: v.in_state("writable"),
+        Kind.COUNT,
     ),
-    Column("down", "Bookies that are not registered.", lambda v: v.in_state("down"), Kind.COUNT),
-    _sum("adds_s", "Adds a second, of all bookies."),
-    _sum("reads_s", "Reads a second, of all bookies."),
-    _sum("failures_s", "Adds and reads a second that failed."),
+    Column(
+        "read_only",
+        "Number of bookies that serve only reads.",
+        lambda v: v.in_state("read-only"),
+        Kind.COUNT,
+    ),
+    Column(
+        "down",
+        "Number of bookies that are not registered.",
+        lambda v: v.in_state("down"),
+        Kind.COUNT,
+    ),
+    _sum("adds_s", "Adds a second on all bookies."),
+    _sum("reads_s", "Reads a second on all bookies."),
+    _sum("failures_s", "Failed adds and reads a second."),
     _sum("added_bytes_s", "Bytes added a second."),
     _sum("read_bytes_s", "Bytes read a second."),
-    _worst("add_p50_ms", "The worst median of an add, in ms."),
-    _worst("add_p99_ms", "The worst 99th of 100 adds, in ms."),
-    _worst("read_p50_ms", "The worst median of a read, in ms."),
-    _worst("read_p99_ms", "The worst 99th of 100 reads, in ms."),
+    _worst("add_p50_ms", "Median latency of adds on the slowest bookie, in ms."),
+    _worst("add_p99_ms", "99th percentile of add latency on the slowest bookie, in ms."),
+    _worst("read_p50_ms", "Median latency of reads on the slowest bookie, in ms."),
+    _worst("read_p99_ms", "99th percentile of read latency on the slowest bookie, in ms."),
     Column(
         "journal_queue",
-        "Entries that wait for journals.",
+        "Number of entries that wait for journals.",
         lambda v: v.total("journal_queue"),
         Kind.COUNT,
     ),
-    _worst("disk_used", "Per cent in use of the fullest disk."),
-    Column("underreplicated", "Ledgers marked as lacking replicas."),
+    _worst("disk_used", "Percentage in use of the fullest disk."),
+    Column("underreplicated", "Number of under-replicated ledgers."),
     Column(
         "bookies",
-        "The same of each bookie.",
+        "The same figures for each bookie.",
         lambda v: [_bookie(one) for one in v.bookies],
         Kind.NESTED,
     ),
@@ -205,7 +218,7 @@ def load_line(load: ClusterLoad) -> str:
     dated=True,
 )
 class ClusterLoad:
-    """All bookies at one look, which was ``over_s`` after the one before."""
+    """One sample of all bookies, ``over_s`` seconds after the previous sample."""
 
     time_ms: int
     over_s: float
@@ -214,12 +227,12 @@ class ClusterLoad:
     underreplicated: int
 
     def total(self, figure: str) -> float | None:
-        """Return the sum of what is known; None where nothing is."""
+        """Return the sum of the known values; None if no value is known."""
         known = self._known(figure)
         return sum(known) if known else None
 
     def worst(self, figure: str) -> float | None:
-        """Return the highest of what is known."""
+        """Return the highest of the known values; None if no value is known."""
         return max(self._known(figure), default=None)
 
     def _known(self, figure: str) -> list[float]:
@@ -231,7 +244,7 @@ class ClusterLoad:
 
 @attrs.frozen
 class FiguresSample:
-    """One bookie's metrics, and when they were read by this host's clock; or why none were."""
+    """One bookie's metrics and their time by this host's clock; or the error."""
 
     at_s: float
     figures: LoadFigures | None
@@ -239,16 +252,17 @@ class FiguresSample:
 
 
 class LoadSampler:
-    """Measure a cluster's load repeatedly; rates are against the sample before.
+    """A sampler of a cluster's load; rates are relative to the previous sample.
 
     Args:
-        bookies: lists the bookies.
-        ask: a bookie's figures; may raise ``BookKeeperError``. Called by threads.
-        instance_id: the cluster's.
-        marks: how many ledgers are under-replicated.
-        clock: seconds that only grow, and those since the epoch.
-        stats_port: where bookies are asked that have published no address; None: nowhere.
-        sort_by: the order of the bookies, as ``--sort-by`` has it.
+        bookies: returns the bookies.
+        ask: returns a bookie's figures; may raise ``BookKeeperError``. Called in threads.
+        instance_id: the cluster's instance id.
+        marks: returns the number of under-replicated ledgers.
+        clock: monotonic seconds, and seconds since the epoch.
+        stats_port: the metrics port of bookies without a published address; None: skip these
+            bookies.
+        sort_by: the order of the bookies, as in ``--sort-by``.
     """
 
     def __init__(
@@ -269,7 +283,7 @@ class LoadSampler:
         self._sampled_s = self._monotonic_s()
 
     def sample(self) -> ClusterLoad:
-        """Ask all bookies once, and return the load since the sample before; blocks."""
+        """Ask all bookies once, and return the load since the previous sample; blocks."""
         found = self._bookies()
         late = FiguresSample(0.0, None, f"no answer within {_TIMEOUT_S:g} s")
         samples = load_rates.run_in_threads(self._figures_of, found, within_s=_TIMEOUT_S, late=late)
@@ -312,7 +326,7 @@ class LoadSampler:
 
 
 def address_of(one: BookieSummary, stats_port: int | None) -> HttpAddress | None:
-    """Return where a bookie's metrics are."""
+    """Return the address of a bookie's metrics; None if it is unknown."""
     if one.http is not None or stats_port is None or not one.host:
         return one.http
     return HttpAddress(one.host, stats_port)
@@ -344,7 +358,7 @@ async def _marks(client: Client) -> int:
 def sample_every(
     look: Callable[[], T], interval_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[T]:
-    """Yield ``look()`` at each interval, without end; the first only begins the first one."""
+    """Yield ``look()`` at each interval, without end; the result of the first call is dropped."""
     look()
     due_s = time.monotonic()
     while True:
@@ -354,7 +368,7 @@ def sample_every(
 
 
 def flush_each(session: Session, values: Iterator[T]) -> Iterator[T]:
-    """Yield values; each is out of the process before the next one is waited for."""
+    """Yield values; flush each to stdout before waiting for the next value."""
     for value in values:
         yield value
         session.host.stdout.flush()
@@ -378,10 +392,10 @@ def _latency(name: str, doc: str, header: str) -> Column:
 @shown(
     "outliers",
     _latency("value_ms", "The latency, in milliseconds.", "LATENCY"),
-    _latency("median_ms", "The median of all bookies, in ms.", "MEDIAN"),
+    _latency("median_ms", "The median of all bookies, in milliseconds.", "MEDIAN"),
     Column(
         "times",
-        "So many times the median.",
+        "Ratio of the latency to the median.",
         lambda v: rounded(v.times),
         Kind.NUMBER,
         cell=lambda v: f"{v.times:.1f}x",
@@ -390,26 +404,29 @@ def _latency(name: str, doc: str, header: str) -> Column:
     nothing="found no slow bookie",
 )
 class LatencyOutlier:
-    """A latency of one bookie that is out of line; ``times`` is against the median of all."""
+    """A latency of one bookie that is too high.
+
+    ``times`` is its ratio to the median of all bookies.
+    """
 
     bookie_id: BookieId = field(BOOKIE)
     metric: str = field("The latency that is high.")
     value_ms: float
     median_ms: float
     times: float | None
-    """None where the median is nothing."""
+    """The ratio; None if the median is 0."""
     requests: int | None = field(
-        "Requests that the latency is of; unknown for syncs and for Java's bookies.", default=None
+        "Number of requests in the latency; unknown for syncs and for Java bookies.", default=None
     )
 
 
 def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int | None) -> None:
-    """Print the bookies that are slower than most, the worst first.
+    """Print the bookies that are slower than most, the slowest first.
 
     Raises:
-        CommandError: too few tell their metrics to compare; or, with ``fail_if_any``, none has
+        CommandError: too few bookies report metrics; or, with ``fail_if_any``, no bookie has
             latencies.
-        ProblemsError: there are any, or one does not answer, and ``fail_if_any``.
+        ProblemsError: with ``fail_if_any``, a bookie is slow or does not answer.
     """
     load = load_sampler(session, stats_port).sample()
     silent = {one.bookie_id for one in load.bookies if one.is_silent}
@@ -441,7 +458,7 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
 
 
 def too_few(figures: int, silent: Sequence[BookieId]) -> CommandError:
-    """Return the error where fewer bookies than can be compared have reported metrics."""
+    """Return the error for too few bookies with metrics."""
     hint = "set httpServerEnabled=true for bookies, or give --stats-port"
     if silent:
         hint = f"if the process of {' or '.join(silent)} hangs, restart it"
@@ -452,7 +469,10 @@ def too_few(figures: int, silent: Sequence[BookieId]) -> CommandError:
 
 
 def latency_window(figures: Iterable[LoadFigures]) -> str:
-    """Return of when latencies are, and of how many requests; "" if no bookie reports that."""
+    """Return the age of the latencies and their number of requests.
+
+    "" if no bookie reports them.
+    """
     known = [one for one in figures if one.window_age_s is not None]
     if not known:
         return ""
@@ -468,9 +488,9 @@ def latency_window(figures: Iterable[LoadFigures]) -> str:
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:
-    """Return each latency that at least one bookie has, with the lowest and the highest figure.
+    """Return each latency that at least one bookie has, with the lowest and the highest value.
 
-    A bookie has none without requests.
+    A bookie without requests has no latency.
     """
     found = []
     for metric, attribute in _SLOW.items():
@@ -481,7 +501,10 @@ def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:
 
 
 def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[LatencyOutlier]:
-    """Return what is ``factor`` times the median or more, the worst first."""
+    """Return latencies of at least ``factor`` times the median, the worst first.
+
+    A difference below ``_SLOWER_MS`` does not count.
+    """
     found = []
     for metric, attribute in _SLOW.items():
         values = {

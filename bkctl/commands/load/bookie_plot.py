@@ -1,4 +1,4 @@
-"""What `bookie plot` does: one figure of one bookie, look after look, as a curve."""
+"""The body of `bookie plot`: one metric of one bookie, sampled repeatedly, as a curve."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COUNTS: Final = ("_count", "_total", "_BYTES", "_sum")
     Column("metric", "Name of the metric."),
     Column(
         "value",
-        "Value of the metric, or its rate a second.",
+        "Value of the metric; for a counter its rate a second.",
         lambda v: rounded(v.value),
         Kind.NUMBER,
     ),
@@ -43,7 +43,7 @@ _COUNTS: Final = ("_count", "_total", "_BYTES", "_sum")
     id="time",
 )
 class PlotPoint:
-    """A figure at one time; None where the bookie did not tell it."""
+    """The value of a metric at one time; None if the bookie did not report it."""
 
     time_ms: int
     bookie_id: BookieId
@@ -53,7 +53,7 @@ class PlotPoint:
 
 @attrs.frozen(kw_only=True)
 class Curve:
-    """A figure that can be drawn: what it is now, whether it only grows, how it is written."""
+    """A metric that can be drawn: ``get`` reads the value, ``grows`` marks counters."""
 
     name: str
     get: Callable[[HttpAddress], float | None]
@@ -83,7 +83,7 @@ _NAMED: Final[dict[str, tuple[str, bool, Callable[[float], str]]]] = {
     "queue": ("journal_queue", False, human_count),
     "disk": ("disk_used", False, lambda value: f"{value:.1f} %"),
 }
-"""Fields of ``LoadFigures`` by the words for them: whether they only grow, and their form."""
+"""Fields of ``LoadFigures`` by their names on the command line, with ``grows`` and ``label``."""
 
 _LATENCY: Final = ("-p50", "-p99")
 _WINDOW: Final = (
@@ -94,7 +94,7 @@ _WINDOW: Final = (
 
 
 def curve(metric: str) -> Curve:
-    """Return what a word stands for, or the metric of this name."""
+    """Return the curve for one of the short names, or for a metric's own name."""
     if metric in _NAMED:
         figure, grows, label = _NAMED[metric]
         return Curve(
@@ -113,7 +113,7 @@ def curve(metric: str) -> Curve:
 
 
 def _raw(metric: str, address: HttpAddress) -> float | None:
-    """Return the sum over the labels of a metric; quantiles: the highest.
+    """Return the sum of a metric over its labels; of quantiles the highest value.
 
     Raises:
         NothingFoundError: the bookie has no metric of this name.
@@ -140,10 +140,10 @@ def plot(
     *,
     stats_port: int | None,
 ) -> None:
-    """Look at a figure for a time, and draw it: as it comes where there is a screen.
+    """Sample a metric for a time, and draw it; on a screen the curve is drawn after each sample.
 
     Raises:
-        NothingFoundError: there is no such bookie or metric, or nowhere to ask it.
+        NothingFoundError: the bookie or the metric does not exist, or no HTTP address is known.
     """
     if not 0 < interval <= for_s:
         raise UsageError("--interval has to be above 0, and no longer than --for")
@@ -204,7 +204,7 @@ def points(
     clock: tuple[Callable[[], float], Callable[[], float]] = (time.monotonic, time.time),
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[PlotPoint]:
-    """Yield a figure at each interval for a time; what only grows as its rate."""
+    """Yield the value of a metric at each interval for a time; for counters the rate."""
     monotonic_s, now_s = clock
     began_s = monotonic_s()
     before: tuple[float, float] | None = None
@@ -231,7 +231,7 @@ def points(
 def drawing(
     seen: Sequence[PlotPoint], label: Callable[[float], str], canvas: Canvas, height: int
 ) -> Iterator[str]:
-    """Yield the curve with its title, its scale, and what it is now."""
+    """Yield the curve with its title, its scale and its last value."""
     last = seen[-1]
     now = "-" if last.value is None else label(last.value)
     title = canvas.fitted(f"{last.metric} of {last.bookie_id}: {now}", canvas.width)

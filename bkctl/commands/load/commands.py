@@ -1,4 +1,4 @@
-"""``bkctl top``, ``bookie slow`` and ``plot``, and ``bench``: the load there is, and could be."""
+"""``bkctl top``, ``bookie slow``, ``bookie plot`` and ``bench``: the load, and load tests."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ OF_BOOKIES: Final = (
         replaces="nothing in Java's tools",
     ),
 )
-"""For the group of bookies."""
+"""Commands for the group ``bookie``."""
 
 _MEASURED: Final = (
     ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT, ExitStatus.INTERRUPTED,
@@ -169,7 +169,7 @@ _LOAD: Final = (
     ),
     fail_if("p99>50ms"),
 )
-"""How many entries, how large, how many at a time, and what is too slow."""
+"""Options of each benchmark: amount, entry size, window and thresholds."""
 
 bench.command(
     "write",

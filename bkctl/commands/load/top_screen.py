@@ -1,4 +1,4 @@
-"""The screen of `top`: the tables and curves of one look, and the keys that change it."""
+"""The screen of `top`: tables and curves of one sample, and the keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 HISTORY_MAX: Final = 600
-"""Samples that sparklines show."""
+"""Number of samples that sparklines show."""
 
 _KEY_WAIT_S: Final = 0.1
 _SPARK_MAX: Final = 100
@@ -52,7 +52,7 @@ _SCALE_WIDTH: Final = len(" max 17.3 ms")
 
 @attrs.frozen
 class Order:
-    """One way to sort bookies: the highest figure first, what is not known last, then as given."""
+    """An order of bookies: highest figure first, unknown figures last, equal ones as before."""
 
     name: str
     figure: str = ""
@@ -93,9 +93,9 @@ _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] 
 
 
 def _latency(one: BookieLoad, value_ms: float | None, what: str, rate: float | None) -> str:
-    """Return a latency; ``no adds`` where a bookie that reports had none in its last minute.
+    """Return a latency; ``no adds`` if a bookie with metrics had no adds in its last minute.
 
-    ``soon`` where it has some now: they count when this minute is full.
+    ``soon`` if the bookie has adds now: the latency follows when the current minute is complete.
     """
     if value_ms is not None or not one.has_figures:
         return human_ms(value_ms)
@@ -117,7 +117,7 @@ def drawing(
     order: Order = ORDERS[0],
     height: int | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of one look; with ``height`` no more than those, and some bookies less."""
+    """Yield the lines of one sample; with ``height`` at most this number, with fewer bookies."""
     head = [*_head(load, canvas, history)]
     yield from head
     shown = order.sorted(load.bookies)
@@ -186,7 +186,7 @@ def _with_spark(
     scale: Callable[[float | None], str] = count_text,
     title: str = "",
 ) -> str:
-    """Return figures with a sparkline to their right, and its highest value, where they fit."""
+    """Return figures with a sparkline to their right and its highest value, if the width allows."""
     room = min(canvas.width - _FIGURES_WIDTH - len(title) - 1, _SPARK_MAX)
     if all(value is None for value in values) or room < _SPARK_MIN:
         return figures if canvas.width >= _NARROW else " ".join(figures.split())
@@ -201,12 +201,12 @@ def _with_spark(
 
 
 def has_screen(host: Host) -> bool:
-    """Tell whether there is a terminal that can be drawn on again and again."""
+    """Return whether stdout is a terminal that can be redrawn."""
     return host.stdout.isatty() and host.environ.get("TERM", "") not in {"", "dumb"}
 
 
 class Screen:
-    """The whole terminal, drawn by rich; gone at the end, when the earlier content is back."""
+    """The complete terminal, drawn by rich; at the end the earlier content is restored."""
 
     def __init__(self, host: Host) -> None:
         from rich.console import Console
@@ -231,7 +231,7 @@ class Screen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines."""
+        """The number of columns and lines."""
         found = shutil.get_terminal_size()
         return found.columns, found.lines
 
@@ -243,7 +243,7 @@ class Screen:
         self._live.update(text, refresh=True)
 
     def key(self, wait_s: float) -> str:
-        """Return the key that was pressed within a time, or nothing."""
+        """Return the key that is pressed within ``wait_s``, or ""."""
         if not self._host.stdin.isatty():
             time.sleep(wait_s)
             return ""
@@ -254,12 +254,12 @@ class Screen:
 
 @contextlib.contextmanager
 def _keys_at_once(fd: int) -> Iterator[None]:
-    """Let keys be read one by one and unseen; Ctrl-C stays what it is."""
+    """Read keys one by one, without echo; Ctrl-C still interrupts."""
     import termios
     import tty
 
     before = termios.tcgetattr(fd)
-    tty.setcbreak(fd, termios.TCSADRAIN)  # Keys that came before are not thrown away.
+    tty.setcbreak(fd, termios.TCSADRAIN)  # Keys that were typed before are kept.
     try:
         yield
     finally:
@@ -268,7 +268,7 @@ def _keys_at_once(fd: int) -> Iterator[None]:
 
 @attrs.define
 class TopState:
-    """What the keys have made of the screen, and what it has seen."""
+    """The state of the screen: the settings that keys change, and the samples."""
 
     interval_s: float
     order: int = 0
@@ -277,7 +277,7 @@ class TopState:
     history: deque[ClusterLoad] = attrs.field(factory=lambda: deque(maxlen=HISTORY_MAX))
 
     def press(self, key: str) -> bool:
-        """Take a key; return whether to go on."""
+        """Handle a key; return False if the key quits."""
         if key == "s":
             self.order = (self.order + 1) % len(ORDERS)
         elif key == "p":
@@ -285,7 +285,7 @@ class TopState:
         return key not in {"q", "Q", "\x1b", "\x04"}
 
     def take(self, done: Future[ClusterLoad]) -> None:
-        """Note what a look has found; what cannot be reached now is told, and tried again."""
+        """Store the result of a sample; show an error on the screen, and retry later."""
         try:
             self.history.append(done.result())
         except BookKeeperError as error:
@@ -294,7 +294,7 @@ class TopState:
             self.error = ""
 
     def lines(self, canvas: Canvas, height: int) -> list[str]:
-        """Return the whole screen."""
+        """Return all lines of the screen."""
         order = ORDERS[self.order]
         if self.history:
             body = [
@@ -316,7 +316,7 @@ class TopState:
 
 
 def run(session: Session, source: LoadSampler, interval_s: float) -> None:
-    """Draw each sample until the user leaves. A thread takes the samples: keys never wait."""
+    """Draw each sample until the user quits. A thread takes the samples, so keys never wait."""
     state = TopState(interval_s)
     canvas = session.emitter.canvas
     looker = ThreadPoolExecutor(1)
@@ -349,9 +349,9 @@ def _loop(
 
 
 def top(session: Session, interval: float, *, once: bool, stats_port: int | None) -> None:
-    """Show the load again and again, or once."""
+    """Show the load repeatedly, or once."""
     source = load_sampler(session, stats_port, session.options.sort_by)
-    session.options.sort_by = None  # Readings are not sorted: they have no end.
+    session.options.sort_by = None  # Samples have no end, so they cannot be sorted.
     if once:
         source.sample()
         time.sleep(interval)
