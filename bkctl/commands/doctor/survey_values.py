@@ -78,7 +78,7 @@ class LedgerCensus:
     needed: Counter[BookieId] = attrs.field(factory=Counter)
     """For each bookie out of service, the number of ledgers of ``out_of_reach`` that list it."""
     unanswered: LedgerSample = attrs.field(factory=LedgerSample)
-    """Ledgers with an entry in service whose bookies all fail to answer."""
+    """Ledgers with an entry that has copies in service, but on no bookie that answers."""
     last_copy: LedgerSample = attrs.field(factory=LedgerSample)
     """Ledgers with an entry that has one copy in service instead of several."""
     lacking: LedgerSample = attrs.field(factory=LedgerSample)
@@ -90,7 +90,7 @@ class LedgerCensus:
     marked_in_service: LedgerSample = attrs.field(factory=LedgerSample)
     """Marked ledgers with all bookies in service; their copies are not checked."""
     lost: LedgerSample = attrs.field(factory=LedgerSample)
-    """Ledgers whose bookies are all in service, but lack a first or last entry."""
+    """Ledgers whose bookies are all in service, but have no copy of a first or last entry."""
     bad_copies: LedgerSample = attrs.field(factory=LedgerSample)
     """Ledgers with a bookie that answers, but has no intact copy of a first or last entry."""
     unmarked_intact: int = 0

@@ -49,7 +49,7 @@ def usage(
         session.emit_all(_by_ledger(found, alive), LedgerUse)
     else:
         session.emit_all(found, LogUse)
-    session.finish()  # The table comes first.
+    session.finish()  # Print the table before the sums.
     written = _written(found) if bookie.is_live else set()
     counted_as = (
         "without ledgers that no longer exist"

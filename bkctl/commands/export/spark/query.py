@@ -1,7 +1,7 @@
 """The query of the data source, its cluster, and the conversion of entries to rows in a task.
 
-A ``Query`` is pickled into the tasks. Workers import this module for each task, so it imports
-little until a task reads.
+A ``Query`` is pickled into the tasks. Each worker imports this module, so it imports little
+until a task reads.
 """
 
 from __future__ import annotations
