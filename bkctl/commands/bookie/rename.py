@@ -205,9 +205,13 @@ def _insist_kind(bookie: StoppedBookie, kind: str | None) -> None:
     if kind is None:
         return
     if kind == "hostname" and not bookie.config.use_host_name:
-        raise UsageError("the settings do not say so", next_step="set useHostNameAsBookieID=true")
+        raise UsageError(
+            "the settings choose another kind of id", next_step="set useHostNameAsBookieID=true"
+        )
     if kind == "ip" and bookie.config.use_host_name:
-        raise UsageError("the settings do not say so", next_step="set useHostNameAsBookieID=false")
+        raise UsageError(
+            "the settings choose another kind of id", next_step="set useHostNameAsBookieID=false"
+        )
 
 
 def _id_in_files(bookie: StoppedBookie) -> BookieId:

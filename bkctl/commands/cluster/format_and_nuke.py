@@ -162,7 +162,7 @@ def _insist_root(session: Session, root: str | None) -> None:
     if root is not None and root.rstrip("/") != has:
         raise ConflictError(
             f"{session.uri} has the root {has}, not {root}",
-            next_step="is -u or BKCTL_SERVICE_URI another's?",
+            next_step="check -u and BKCTL_SERVICE_URI",
         )
 
 
@@ -184,7 +184,7 @@ def nuke(
     if instance_id is not None and instance_id != found.instance_id:
         raise ConflictError(
             f"this is the cluster {found.instance_id}, not {instance_id}",
-            next_step="is -u or BKCTL_SERVICE_URI another's?",
+            next_step="check -u and BKCTL_SERVICE_URI",
         )
     refuse_unless_forced(session, (*while_registered(found.registered), *_ledgers(found)), force)
     if session.dry_run:
@@ -214,8 +214,8 @@ async def _insist_same(store: MetadataStore, shown: MetadataContents | None) -> 
         found = None
     if found != (shown.instance_id if shown else None):
         raise ConflictError(
-            "the cluster is another one than a moment ago; nothing was changed",
-            next_step="another process formats it: check again",
+            "another process replaced the cluster; this command changed nothing",
+            next_step="`bkctl cluster id` shows the cluster; run the command again",
         )
 
 
@@ -223,7 +223,8 @@ def _ledgers(found: MetadataContents) -> Iterator[Objection]:
     if found.ledgers:
         yield Objection(
             LEDGERS,
-            f"{counted(found.ledgers, 'ledger')} would be lost: nothing else says where they are",
+            f"{counted(found.ledgers, 'ledger')} would be lost: only this metadata "
+            "lists their bookies",
             "`bkctl ledger list` shows them",
         )
 

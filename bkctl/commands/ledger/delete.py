@@ -248,7 +248,8 @@ async def _delete(client: Client, one: DeletionCandidate) -> None:
         await client.store.remove_ledger(one.ledger_id, one.stored.version)
     except MetadataVersionError as error:
         raise ConflictError(
-            "it has changed since it was looked at, and was not deleted", next_step="look again"
+            "the metadata changed after it was read; the ledger was not deleted",
+            next_step="run the command again",
         ) from error
 
 

@@ -117,7 +117,7 @@ def _create(session: Session, ledger_id: LedgerId, new: LedgerMetadata) -> None:
         version = session.call(lambda client: client.store.create_ledger(ledger_id, new))
     except LedgerExistsError as error:
         raise ConflictError(
-            "another process has created it just now", next_step="look again"
+            "another process has created it just now", next_step="run the command again"
         ) from error
     session.emit(MetadataRestored(ledger_id, "created", version))
 
@@ -145,7 +145,8 @@ def _replace(
         )
     except MetadataVersionError as error:
         raise ConflictError(
-            "it has changed since it was looked at, and was not replaced", next_step="look again"
+            "the metadata changed after it was read, and was not replaced",
+            next_step="run the command again",
         ) from error
     session.emit(MetadataRestored(ledger_id, "replaced", version, kept))
 

@@ -47,7 +47,7 @@ def read(
 
     session.about = f"ledger {ledger_id}"
     if entries is not None and (first is not None or last is not None):
-        raise UsageError("a range, and --first or --last: only one of them can be")
+        raise UsageError("a range, and --first or --last: only one of them can be given")
     if entries is not None:
         first, last = entries
     metadata = metadata_of(session, ledger_id)
@@ -174,7 +174,9 @@ def choose_form(
     from bkctl.errors import UsageError
 
     if sum(option is not None for option in (form, delimiter, pattern)) > 1:
-        raise UsageError("only one of --raw, --lines, --hexdump, --delimiter, --format can be")
+        raise UsageError(
+            "only one of --raw, --lines, --hexdump, --delimiter, --format can be given"
+        )
     if pattern is not None:
         return entry_output.formatted(pattern)
     if delimiter is not None:

@@ -492,7 +492,7 @@ def open_source(
     from bkctl.errors import NothingFoundError, UsageError
 
     if framing is not None and chunk_bytes is not None:
-        raise UsageError(f"--{framing} and --chunks: only one of them can be")
+        raise UsageError(f"--{framing} and --chunks: only one of them can be given")
     try:
         stream: Any = session.input.bytes if path is None else Path(path).open("rb")  # noqa: SIM115
     except FileNotFoundError as error:

@@ -203,7 +203,7 @@ def _objections(
     if free is not None and free < size:
         yield Objection(
             TOO_LITTLE_SPACE,
-            f"about {human_bytes(size)} are to move, and the other bookies that take adds have "
+            f"about {human_bytes(size)} must be moved, and the other writable bookies have "
             f"{human_bytes(free)} free",
             "start more bookies",
         )

@@ -413,7 +413,9 @@ def move(
                 about, why = f"ledger {one.ledger_id}: ", str(one.error)
                 session.warn(why if why.startswith(about) else about + why)
             elif one.outcome is LedgerOutcome.SKIPPED_OPEN:
-                session.warn(f"ledger {one.ledger_id}: open, and its writer is spared")
+                session.warn(
+                    f"ledger {one.ledger_id}: skipped: it is open, and its writer is not fenced"
+                )
 
         try:
             done = session.call(recover_bookies, bookies, options, report, copied)

@@ -177,7 +177,7 @@ def read(file: Path) -> BackupInfo:
                     raise BackupDamagedError(f"line {number} is its end, and more follows")
                 return tally.result()
             tally.add(_node(line, number).path)
-    raise BackupDamagedError("its end is missing: it was cut")
+    raise BackupDamagedError("its end is missing: the file is truncated")
 
 
 def stored_nodes(file: Path, only: Collection[str] = ()) -> Iterator[list[StoredNode]]:
@@ -277,5 +277,5 @@ def _is_end(line: bytes, nodes: int, digest: str) -> bool:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BackupDamagedError("its last line is damaged") from error
     if not fits:
-        raise BackupDamagedError("its checksum does not fit: it was changed, or damaged")
+        raise BackupDamagedError("its checksum does not match: the file was changed or damaged")
     return True

@@ -326,7 +326,10 @@ class TestRecover:
         assert f"{gone} is running and will be asked where these ledgers end. Stop" in asked.err
         spared = run_in(world, "recover", gone, "--skip-open", "--yes", ok=False)
         assert spared.status == 8
-        assert f"ledger {writer.ledger_id}: open, and its writer is spared" in spared.err
+        assert (
+            f"ledger {writer.ledger_id}: skipped: it is open, and its writer is not fenced"
+            in spared.err
+        )
         assert gone in world.stored(writer.ledger_id).all_bookies()
 
     def test_a_number_is_a_ledger_and_anything_else_a_bookie(self) -> None:

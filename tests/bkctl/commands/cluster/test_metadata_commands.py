@@ -228,7 +228,10 @@ class TestBackup:
     @pytest.mark.parametrize(
         ("damage", "says"),
         [
-            (lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n", "it was cut"),
+            (
+                lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n",
+                "the file is truncated",
+            ),
             (lambda text: text[: len(text) // 2], "is not a node"),
             (lambda text: text.replace('"version": 1', '"version": 2', 1), "checksum"),
             (lambda text: text + text.splitlines()[1] + "\n", "more follows"),
