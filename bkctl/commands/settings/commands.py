@@ -55,7 +55,7 @@ config.command(
 config.command(
     "show",
     body="bkctl.commands.settings.config_files:show",
-    help="""Show the settings that a start would take, or explain KEYs. Secrets are masked.
+    help="""Show the settings that a start would use, or explain KEYs. Secrets are masked.
 
     The command asks no bookie: `bkctl bookie config` shows the settings of a running bookie.
 
@@ -81,7 +81,7 @@ config.command(
             "side",
             type=click.Choice(["client", "bookie"]),
             default=None,
-            help="Whose settings.  [default: of the file of -c, else client]",
+            help="The program that uses the settings.  [default: by the file of -c, else client]",
         ),
     ),
     effect=Effect.READ,

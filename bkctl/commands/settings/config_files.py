@@ -287,7 +287,9 @@ def _show_in_effect(
     other = next(name for name in CLASSES if name != side)
     hidden = _only_of(other, properties)
     if side == "bookie":
-        session.note("as a start takes them; of a running bookie: `bkctl bookie config BOOKIE_ID`")
+        session.note(
+            "settings for the next start; of a running bookie: `bkctl bookie config BOOKIE_ID`"
+        )
     if hidden and path is not None and not wanted:
         session.note(f"not shown: {counted(len(hidden), 'key')} of {path}; see --for {other}")
 

@@ -16,7 +16,7 @@ _WITH_JOURNAL: Final = option(
     "--journal/--no-journal",
     "with_journal",
     default=True,
-    help="Include entries that the next start would take from the journals.  [default: journal]",
+    help="Include entries that the next start would read from the journals.  [default: journal]",
 )
 
 LOOKS: Final = (
