@@ -1,1 +1,1 @@
-"""Commands about the tool itself: version, help, explain, compat, completion, shell."""
+"""The commands about the tool itself: version, help, explain, compat, completion, shell."""

@@ -1,4 +1,4 @@
-"""What ``bkctl`` has besides the commands for a cluster: shell, Java's commands, help, versions."""
+"""The ``bkctl`` commands without a cluster of their own: shell, Java's commands, help, versions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from bkctl.global_options import is_global
 
 
 class ShellCommand(Command):
-    """The command that runs commands: it has no session, and ``-c`` means a script, as for sh."""
+    """The command `shell`: it has no session, and ``-c`` is a script, as for sh."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for n, parameter in enumerate(self.params):
             if is_global(parameter) and "-c" in parameter.opts:
-                own = self.params[n] = copy.copy(parameter)  # The others keep theirs.
+                # Other commands keep the shared parameter.
+                own = self.params[n] = copy.copy(parameter)
                 own.opts = [name for name in parameter.opts if name != "-c"]
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -29,7 +30,7 @@ class ShellCommand(Command):
 
 
 class CompatCommand(Command):
-    """Translates, says what it runs, and lets the root run it."""
+    """The command `compat`: it translates a command line, prints it, and runs it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         from bkctl.commands.tool.compat import take_globals
@@ -121,7 +122,7 @@ shell = ShellCommand(
             type=click.Choice(["emacs", "vi"]),
             envvar="BKCTL_SHELL_KEYS",
             show_envvar=True,
-            help="How lines are edited.  [default: emacs]",
+            help="Key bindings of the prompt.  [default: emacs]",
         ),
         option("--bar/--no-bar", default=None, help="Show a line with the cluster's state."),
     ),

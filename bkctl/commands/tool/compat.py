@@ -1,4 +1,4 @@
-"""``bkctl compat``: a command of Java's tools, by its own name and options, run as ours."""
+"""The body of ``bkctl compat``: run a command of Java's tools as a bkctl command."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 LOCAL_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
 LOCAL_DIR_DEFAULT: Final = "/tmp/localbookies-config"  # noqa: S108  # Java's own
-"""Where ``localbookie`` leaves a settings file for each bookie, and ``baseconf.conf``."""
+"""The directory to which Java's ``localbookie`` writes ``baseconf.conf`` and a file a bookie."""
 
 _LAUNCHERS: Final = (["bookkeeper", "shell"], ["bookkeeper"], ["shell"], ["bkctl"])
 
 
 def take_globals(ctx: click.Context, args: list[str]) -> list[str]:
-    """Keep the options of ``bookkeeper shell`` itself for ``run``; return the other words."""
+    """Store the options of ``bookkeeper shell`` itself for ``run``; return the other words."""
     with augment_usage_errors(ctx):
         ctx.meta["bkctl.compat"], rest = shell_globals(args, _environ(ctx))
     return rest
 
 
 def run(ctx: click.Context, words: Sequence[str]) -> None:
-    """Print the command line that Java's ``words`` stand for, and run it.
+    """Print the command line that replaces Java's ``words``, and run it.
 
     Raises:
-        click.UsageError: there is no such command or option, or something is missing.
+        click.UsageError: a command or option is unknown, or a word is missing.
     """
     root = ctx.find_root()
     tree: RootGroup = root.command  # type: ignore[assignment] # there is no other root
@@ -61,7 +61,7 @@ def _tell(root: click.Context) -> Callable[[str], None]:
 
 
 def _given_here(*contexts: click.Context) -> list[str]:
-    """Return our own options as they were typed; the environment speaks for itself again."""
+    """Return the typed options of bkctl; the command reads options in the environment again."""
     typed = {
         name.lstrip("-")
         for ctx in contexts
@@ -75,7 +75,7 @@ def _given_here(*contexts: click.Context) -> list[str]:
 
 
 _ALSO: Final = {"as_json": ("output",)}
-"""Options that set what another one is named after."""
+"""Options that set other options, with the names of those options."""
 
 
 def _environ(ctx: click.Context) -> Mapping[str, str]:
@@ -86,10 +86,10 @@ def _environ(ctx: click.Context) -> Mapping[str, str]:
 
 
 def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Take the options of ``bookkeeper shell`` itself out; return ours for them, and the rest.
+    """Return bkctl options for the options of ``bookkeeper shell`` itself, and the other words.
 
     Raises:
-        RefusedError: another user can change the settings that ``-localbookie`` stands for.
+        RefusedError: another user can change the settings file of ``-localbookie``.
     """
     ours: list[str] = []
     rest: list[str] = []
@@ -106,7 +106,8 @@ def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list
 
             bookie = waiting.pop(0) if waiting and ":" in waiting[0] else "baseconf"
             directory = environ.get(LOCAL_DIR, LOCAL_DIR_DEFAULT)
-            refuse_others_directory(Path(directory))  # A settings file names programs to run.
+            # A settings file names programs that will run.
+            refuse_others_directory(Path(directory))
             ours += ["--conf", f"{directory}/{bookie}.conf"]
         else:
             rest.append(word)
@@ -114,12 +115,12 @@ def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list
 
 
 def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: None) -> list[str]:
-    """Return our command line for one of Java's, without the program's name.
+    """Return the bkctl command line for a command line of Java, without the program's name.
 
-    ``tell`` hears of options that become nothing.
+    ``tell`` is called with a line for each option that is not needed.
 
     Raises:
-        click.UsageError: there is no such command or option, or something is missing.
+        click.UsageError: a command or option is unknown, or a word is missing.
     """
     if instead := _elsewhere(java):
         raise click.UsageError(instead)
@@ -137,11 +138,11 @@ def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: Non
 
 
 def line_for(java: Sequence[str], counts: Sequence[int] = (1, 2)) -> list[str] | None:
-    """Return our command line for one of Java's; None where Java has no command of that name.
+    """Return the bkctl command line for a command line of Java; None if Java has no such command.
 
-    ``counts`` are how many words the name may have. Values without Java's options, as in
-    ``readledger 7``, fill the gaps of our line in order. If a value is missing, the line shows the
-    help of the command.
+    ``counts`` are the allowed numbers of words in the name. Values without Java's options, as in
+    ``readledger 7``, fill the gaps of the bkctl line in order. If a value is missing, the line
+    shows the help of the command.
     """
     if not any(" ".join(java[:count]) in ROWS for count in counts):
         return None
@@ -152,7 +153,7 @@ def line_for(java: Sequence[str], counts: Sequence[int] = (1, 2)) -> list[str] |
 
 
 def _by_position(java: Sequence[str]) -> list[str] | None:
-    """Return our line for values without Java's options; None if they do not fit."""
+    """Return the bkctl line for values without Java's options; None if they do not fit."""
     row, values = _row(java)
     form = [word for word in row.forms[-1][1].split() if not word.endswith("?}")]
     gaps = [at for at, word in enumerate(form) if re.fullmatch(r"\{[^}]+\}", word)]
@@ -164,7 +165,7 @@ def _by_position(java: Sequence[str]) -> list[str] | None:
 
 
 def names_by_group() -> dict[str, list[str]]:
-    """Return the names of Java's commands by their groups; those of its shell have none."""
+    """Return the names of Java's commands by group; commands of Java's shell have no group."""
     found: dict[str, list[str]] = {}
     for row in ROWS.values():
         group, _, name = row.java.rpartition(" ")
@@ -181,7 +182,7 @@ def _without_launcher(java: Sequence[str]) -> list[str]:
 
 
 def _row(words: Sequence[str]) -> tuple[Row, list[str]]:
-    """Return the row of a command and what stands behind its name; two words come before one."""
+    """Return the row of a command and the words after its name; two-word names are tried first."""
     if words[0] == "help" and len(words) > 1:
         row, _ = _row(words[1:])
         return row, ["--help"]
@@ -193,7 +194,7 @@ def _row(words: Sequence[str]) -> tuple[Row, list[str]]:
 
 
 def _elsewhere(words: Sequence[str]) -> str:
-    """Return what to do instead of a command that bkctl does not have; empty where it may."""
+    """Return advice for a command that bkctl does not have; empty for other commands."""
     line = " ".join(words)
     for one in ELSEWHERE:
         if f"{line} ".startswith(f"{one.java} "):
@@ -223,17 +224,17 @@ def _names(row: Row) -> dict[str, JavaOption]:
 
 
 class _JavaCommand(NamedTuple):
-    """What stands after the name of a Java command."""
+    """The words after the name of a Java command."""
 
     options: dict[str, list[str]]
     """Values by an option's first name; ``[""]`` for a flag."""
     arguments: list[str]
     ours: list[str]
-    """Options that Java's command does not have, and every command here has."""
+    """Options that every bkctl command has, and Java's command does not."""
 
 
 def _given(row: Row, words: Sequence[str]) -> _JavaCommand:
-    """Tell options, arguments and options of ours apart, as commons-cli and JCommander do."""
+    """Separate options, arguments and bkctl options, as commons-cli and JCommander do."""
     names, ours = _names(row), _our_options()
     given = _JavaCommand({}, [], [])
     waiting = list(words)
@@ -255,7 +256,7 @@ def _given(row: Row, words: Sequence[str]) -> _JavaCommand:
 
 
 def _option_values(option: JavaOption, inline: str | None, waiting: list[str]) -> list[str]:
-    """Return the value of an option, taken from what follows; ``[""]`` for a flag."""
+    """Return the value of an option, removed from ``waiting`` if necessary; ``[""]`` for a flag."""
     if not option.value:
         return option.how("")
     if inline is not None:
@@ -269,7 +270,7 @@ def _option_values(option: JavaOption, inline: str | None, waiting: list[str]) -
 
 
 def _our_options() -> dict[str, bool]:
-    """Return the long names of our own options, and whether each takes a value."""
+    """Return the long names of bkctl's global options, and whether each has a value."""
     found = {}
     for option in global_options(root=False):
         assert isinstance(option, click.Option)
@@ -300,7 +301,7 @@ def _filled(
     """Yield the words of a form with its gaps filled.
 
     Raises:
-        click.UsageError: there is nothing for a gap that must be filled.
+        click.UsageError: a required gap has no value.
     """
     for word in form.split():
         match = re.fullmatch(r"(.*)\{([^}?]+)(\??)\}", word)
@@ -321,7 +322,7 @@ def _filled(
 def _of_option(
     option: JavaOption, values: list[str] | None, tell: Callable[[str], object]
 ) -> Iterator[str]:
-    """Yield our words for one option that was given, or for its absence."""
+    """Yield the bkctl words for one option, whether it is present or absent."""
     if values is None:
         yield from option.default.split()
         return

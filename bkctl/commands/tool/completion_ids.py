@@ -1,4 +1,4 @@
-"""The ledger, bookie and log ids that completion offers, each with a word about it."""
+"""The ledger, bookie and log ids that completion offers, each with a short description."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 Candidates = tuple[list[tuple[str, str]], bool]
-"""Ids with what is said of each; and whether there are no others."""
+"""Ids with their descriptions; and whether the list is complete."""
 
 LEDGERS_MAX: Final = 500
-"""Ids that are offered, the newest."""
+"""Maximum of ledger ids that are offered: the newest."""
 
 WALK_MAX: Final = 500_000
-"""Ids that are looked at for that."""
+"""Maximum of ledger ids that are read to find the newest."""
 
 DESCRIBED_MAX: Final = 50
-"""Ledgers whose metadata is read to say what they are."""
+"""Maximum of ledgers whose metadata is read for a description."""
 
 SPACE_WAIT_S: Final = 1.0
-"""How long a bookie is waited for that is to say how much space it has."""
+"""Seconds to wait for a bookie's free space."""
 
 
 async def ledgers(client: Client, prefix: str, form: str) -> Candidates:
@@ -75,7 +75,10 @@ async def bookies(client: Client) -> Candidates:
 
 
 async def _space(client: Client, one: BookieStatus) -> str:
-    """Return what a bookie says of its disks; nothing where it does not answer soon."""
+    """Return a bookie's free space as text, or ", does not answer".
+
+    Empty for a bookie that is down.
+    """
     from bkclient.admin import operations
     from bkclient.metadata.stored_values import BookieState
 

@@ -1,7 +1,7 @@
-"""Ids that Tab offers: asked of the cluster, for no longer than a person would call prompt.
+"""Ids for Tab completion, read from the cluster within ``WAIT_S``.
 
-Tab must not hang on a cluster that is slow or gone. A process of its own asks; Tab waits for it
-``WAIT_S`` at most, and offers no ids after that.
+Tab must not hang on a cluster that is slow or unreachable. A child process asks the cluster. Tab
+waits for the answer for ``WAIT_S`` at most, and then offers no ids.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from bkctl.cli.completion.candidate_order import Values, ordered
 from bkctl.global_options import as_words, options_of
 
 WAIT_S: Final = 2.0
-"""How long Tab waits for an answer."""
+"""Seconds for which Tab waits for an answer."""
 
 _CHUNK_BYTES: Final = 1 << 16
 
 
 def completions(ctx: click.Context, kind: str, prefix: str) -> list[CompletionItem]:
-    """Return the ids of a kind on the cluster that the line of ``ctx`` is about."""
+    """Return the ids of a kind in the cluster that the command line of ``ctx`` selects."""
     from click.shell_completion import CompletionItem
 
     words = [word for words in as_words(options_of(ctx)).values() for word in words]
@@ -48,9 +48,9 @@ def _ask(ctx: click.Context, words: Sequence[str], kind: str, prefix: str) -> Va
 
 
 def answer_of(ask: Callable[[], Values], wait_s: float) -> Values:
-    """Return what ``ask`` gives in a process of its own; nothing where that fails or is late.
+    """Return the result of ``ask`` in a child process; an empty list if it fails or is late.
 
-    The process holds none of our streams, for a shell waits until they are closed.
+    The child closes the standard streams: a shell waits until they are closed.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -66,7 +66,7 @@ def answer_of(ask: Callable[[], Values], wait_s: float) -> Values:
 
 
 def _read(reading: int, wait_s: float) -> bytes:
-    """Return all that comes before the end of a pipe; nothing where a pause is too long."""
+    """Return all bytes up to the end of a pipe; none if a pause is longer than ``wait_s``."""
     text = b""
     while select.select([reading], [], [], wait_s)[0]:
         data = os.read(reading, _CHUNK_BYTES)
@@ -77,7 +77,7 @@ def _read(reading: int, wait_s: float) -> bytes:
 
 
 def _work_alone(ask: Callable[[], Values], writing: int) -> None:
-    """Write the answer in this process, which has just been forked, and end it."""
+    """Write the answer in this process, which was just forked, and exit."""
     try:
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)

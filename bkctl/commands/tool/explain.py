@@ -1,4 +1,4 @@
-"""``bkctl explain``: what an error or a term means, and what to do."""
+"""The body of ``bkctl explain``: the meaning of an error or a term, and the steps to take."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ JAVA_NAMES: Final = MappingProxyType(
         "BK-WRITE-ON-READ-ONLY-BOOKIE": "BK-READ-ONLY-BOOKIE",
     }
 )
-"""Names made of Java's classes of exceptions, where ours are others."""
+"""Names made from Java's exception classes whose errors have another name in bkctl."""
 _JAVA: Final = re.compile(r"(?:.*[.$])?(?:BK)?(\w+)Exception")
-"""A class of Java's client or bookie, as its logs have it."""
+"""An exception class of Java's client or bookie, as in its logs."""
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 TERMS: Final = MappingProxyType(
     {
-        "ack quorum": "How many bookies must have an entry on disk before its add is confirmed. "
-        "Column QA, option -A.",
+        "ack quorum": "The number of bookies that must have an entry on disk before its add is "
+        "confirmed. Column QA, option -A.",
         "auditor": "The elected bookie or process that looks for lost bookies, and marks their "
         "ledgers for repair. `bkctl autorecovery auditor` names it.",
         "balance": "How evenly the bookies are filled: `bkctl bookie show --ledgers` shows the "
@@ -66,12 +66,12 @@ TERMS: Final = MappingProxyType(
         "entry log": "A file of a bookie with the entries of many ledgers. The index says where "
         "each entry is. Garbage collection deletes a log of deleted ledgers, and compaction "
         "rewrites a log that is mostly dead.",
-        "fence": "Keep the writer of a ledger from adding any more. Recovery fences a ledger "
+        "fence": "Stop the writer of a ledger from adding entries. Recovery fences a ledger "
         "before it closes the ledger.",
         "fragment": "The entries of a ledger that one ensemble stores. A new fragment begins where "
         "a bookie was replaced.",
-        "headroom": "How many writable bookies can fail before no ledger of an ensemble size can "
-        "be created. `bkctl cluster status -E N` shows the headroom for N.",
+        "headroom": "The number of writable bookies that can fail before no ledger of an ensemble "
+        "size can be created. `bkctl cluster status -E N` shows the headroom for N.",
         "input/output error": "The disk or the storage of a bookie returned an error for an entry. "
         "The bookie may have others: `bkctl ledger verify ID` shows which copies of a ledger are "
         "sound. Return code EIO.",
@@ -109,10 +109,11 @@ TERMS: Final = MappingProxyType(
         "reason.",
         "sealed": "A sealed log is complete: no entry can be appended. `bkctl log append NAME "
         "--seal` seals a log.",
-        "write quorum": "How many bookies of the ensemble store each entry. Column QW, option -W.",
+        "write quorum": "The number of bookies of the ensemble that store each entry. Column QW, "
+        "option -W.",
     }
 )
-"""What the terms of columns and options mean."""
+"""The terms of columns and options, with their meanings."""
 _SHORT: Final = MappingProxyType(
     {
         "alert": "metrics",
@@ -145,7 +146,7 @@ _NO_NAMES: Final = frozenset({"bookkeeper", "exit", "shell", "status"})
 
 @shown("terms", lines=lambda v, width, _color: wrapped(f"{v.name}: {v.what}", page_width(width)))
 class Term:
-    """A term of columns and options, as ``bkctl explain`` has it."""
+    """A term of columns and options, for ``bkctl explain``."""
 
     name: str = field("The term.")
     what: str = field("Meaning of the term.")
@@ -158,7 +159,7 @@ def _term(given: str) -> Term | None:
 
 
 def _exit_status(given: str) -> Term | None:
-    """Return what an exit status means, as the end of each help has it."""
+    """Return the meaning of an exit status, as at the end of each help."""
     of_bkctl = (one for one in all_errors().values() if one.meaning)
     ending = ", ".join(one.name for one in of_bkctl if given == str(one.status))
     errors = f". Errors with this status: {ending}. `bkctl explain NAME` explains an error."
@@ -169,12 +170,12 @@ def _exit_status(given: str) -> Term | None:
 
 
 def explain(session: Session, *, names: Sequence[str]) -> None:
-    """Print what errors mean, what they exit with, and what to do; or what a term means.
+    """Print the meaning of errors, their exit status and the steps to take; or a term's meaning.
 
-    Without a name all errors are listed. One name may be a setting, or a part of it.
+    Without a name all errors are listed. A single name may be a setting, or a part of its name.
 
     Raises:
-        NothingFoundError: there is no such error.
+        NothingFoundError: the error does not exist.
     """
     known = all_errors()
     if not names:
@@ -203,7 +204,10 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
 
 
 def _explain_setting(session: Session, word: str) -> bool:
-    """Print what `config show` prints for a setting, or a part of one; return whether one fits."""
+    """Print a setting as `config show` does, by a part of its name.
+
+    Return whether a setting matches.
+    """
     from bkctl.commands.settings.config_files import show
     from bkctl.commands.settings.config_keys import all_keys, matching
 
@@ -214,13 +218,13 @@ def _explain_setting(session: Session, word: str) -> bool:
 
 
 def _meant(name: str, names: Iterable[str]) -> str:
-    """Return the nearest name for the end of an error; the prefix makes no name alike."""
+    """Return a hint with the nearest name, for the end of an error; the prefix is not compared."""
     known = {one.removeprefix("BK-"): one for one in names}
     near = nearest(name.removeprefix("BK-"), known, least=0.75)
     return f"; did you mean {known[near[0]]}?" if near else ""
 
 
 def _word(given: str) -> str:
-    """Return an error's name as it was typed, or with hyphens for a class of Java's."""
+    """Return an error's name as typed; for a Java class with hyphens."""
     java = _JAVA.fullmatch(given)
     return _HUMP.sub("-", java[1]) if java else given.strip("[]")

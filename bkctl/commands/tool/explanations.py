@@ -1,7 +1,7 @@
-"""What the errors mean for a user who sees them: causes, and commands to try, by stable name.
+"""Explanations of errors for users: causes, and commands to try, by stable name.
 
-Names, sentences, hints and exit statuses are those of the error classes; here is only what a class
-cannot say in a line.
+Names, sentences, hints and exit statuses are in the error classes. This module has only the text
+that is too long for a class.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MODULES: Final = (
     "bookied.offline.repair.rebuild_db",
     "bookied.offline.repair.upgrade",
 )
-"""Where the errors are that a command can end with."""
+"""Modules of the errors with which a command can end."""
 
 ALIASES: Final = MappingProxyType(
     {
@@ -60,12 +60,12 @@ ALIASES: Final = MappingProxyType(
         "BK-NO-METADATA": "BK-METADATA-UNAVAILABLE",
     }
 )
-"""Names by which an error is also looked for."""
+"""Other names under which users may look for an error."""
 
 
 @attrs.frozen
 class Advice:
-    """Why an error happens, and what to do, the likeliest first."""
+    """The cause of an error, and the steps to take, the likeliest first."""
 
     cause: str
     steps: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ _AFTER_LOSS: Final = (
         "the bookie starts as a new one"
     ),
 )
-"""What to do where data of a bookie is gone for good."""
+"""Steps after the permanent loss of a bookie's data."""
 
 ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
     {
@@ -348,7 +348,7 @@ _OWN: Final = MappingProxyType(
         "BK-BUG": ("An error that bkctl does not know.", ExitStatus.FAILED),
     }
 )
-"""Names that no class of ours stands for."""
+"""Names of errors without a class."""
 
 
 _WIDTH_MAX: Final = 96
@@ -356,7 +356,7 @@ _BULLET: Final = "  - "
 
 
 def page_width(width: int | None) -> int:
-    """Return how wide prose is on a terminal of this width; None stands for a pipe."""
+    """Return the width of prose on a terminal of this width; None is a pipe."""
     return min(width or _WIDTH_MAX, _WIDTH_MAX)
 
 
@@ -387,18 +387,18 @@ def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Ite
     lines=_lines_of,
 )
 class ErrorExplanation:
-    """One error as ``bkctl explain`` tells it."""
+    """One error, for ``bkctl explain``."""
 
     name: str = field("Name of the error; it does not change between releases.")
     what: str = field("Message of the error.")
     status: int = field("The exit status.")
     program: str = field("The program with this exit status: bkctl, or bookied.", default="bkctl")
-    """Whose exit status that is: ``bookied`` has its own."""
+    """The program of the exit status: ``bookied`` has its own statuses."""
     hint: str = ""
 
     @property
     def meaning(self) -> str:
-        """What the exit status says."""
+        """The meaning of the exit status."""
         if self.program == _DAEMON:
             return ""
         return MEANING[ExitStatus(self.status)]
@@ -410,7 +410,7 @@ class ErrorExplanation:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What to do, the hint of the class included."""
+        """The steps to take; the hint of the class if no other step is known."""
         found = ADVICE.get(self.name)
         steps = found.steps if found else ()
         return (*steps, self.hint) if self.hint and not steps else steps
@@ -420,7 +420,7 @@ _DAEMON: Final = "bookied"
 
 
 def all_errors() -> dict[str, ErrorExplanation]:
-    """Return every error by its name, in order of names."""
+    """Return all errors by name, sorted by name."""
     for module in MODULES:
         importlib.import_module(module)
     found = {
@@ -458,6 +458,6 @@ def _sentence(kind: type[BookKeeperError]) -> str:
     Column("what", "Message of the error.", "error.what"),
 )
 class ErrorName:
-    """One error in a list of all."""
+    """One error in the list of all errors."""
 
     error: ErrorExplanation

@@ -1,4 +1,4 @@
-"""What ``bkctl`` says of itself: version, help, and the script with which a shell completes.
+"""The bodies of `version`, `help`, `options` and `completion`.
 
 The sections of the first screen are in ``bkctl.cli.command_names``.
 """
@@ -34,19 +34,19 @@ def show_version(session: Session, *, every: bool) -> None:
     """Print the version of this tool, or of ``every`` member of the cluster.
 
     Raises:
-        MetadataStoreError: the cluster cannot be asked for its members.
+        MetadataStoreError: the list of members cannot be read.
     """
     if not every:
         session.emit(own())
         return
 
     with session.messages.waiting("waiting for the bookies' answers"):
-        members = list(everybody(session))  # All, so that the columns fit all.
+        members = list(everybody(session))  # The column widths need all rows.
     session.emit_all(members, MemberVersion)
 
 
 def print_script(session: Session, *, shell: str) -> None:
-    """Print the script that makes a shell complete."""
+    """Print the completion script for a shell."""
     session.emit(Script(shell, SCRIPTS[shell]))
 
 
@@ -54,7 +54,7 @@ def show_help(session: Session, *, words: Sequence[str]) -> None:
     """Print the help of the command that ``words`` name.
 
     Raises:
-        UsageError: there is no such command.
+        UsageError: the command does not exist.
     """
     ctx, rest = click.get_current_context().find_root(), list(words)
     while rest and not rest[0].startswith("-"):
@@ -85,18 +85,18 @@ def show_options(session: Session) -> None:
     ),
 )
 class OwnVersion:
-    """What this tool is."""
+    """The version of this tool."""
 
-    program: str = field("Which program.", default="bkctl")
+    program: str = field("Name of the program.", default="bkctl")
     version: str = field("Version of the program.")
     python: str = field("The version of Python.")
     release: str = field("BookKeeper release whose protocol and formats the program speaks.")
-    """The BookKeeper release whose protocol, files and metadata it speaks."""
+    """The BookKeeper release whose protocol, files and metadata the program uses."""
 
 
 @shown("members", kw_only=True)
 class MemberVersion:
-    """One member's version; ``why`` says why it is not known."""
+    """One member's version; ``why`` is the reason if the version is unknown."""
 
     member: str = field("bkctl, metadata, or a bookie.")
     kind: str = field("tool, layout, bookied, Java bookie or bookie.")
@@ -115,14 +115,14 @@ def own() -> OwnVersion:
 
 @shown("scripts", sentence=lambda v: v.text.rstrip("\n"))
 class Script:
-    """What a shell is told so that it completes."""
+    """The completion script for a shell."""
 
-    shell: str = field("The shell that the script is for.")
+    shell: str = field("The shell of the script.")
     text: str = field("The script.", name="script")
 
 
 ASK_S: Final = 5.0
-"""How long one bookie is waited for."""
+"""Seconds to wait for one bookie."""
 
 _INFO: Final = re.compile(r'^bookied_info\{.*?version="([^"]*)"', re.MULTILINE)
 
@@ -131,7 +131,7 @@ def everybody(session: Session) -> Iterator[MemberVersion]:
     """Yield this tool, the metadata's layout, and every bookie.
 
     Raises:
-        MetadataStoreError: the cluster cannot be asked.
+        MetadataStoreError: the metadata service cannot be read.
     """
     bookies = session.call(_bookies)
     yield MemberVersion(member="bkctl", kind="tool", state="ok", version=own_version())
@@ -152,7 +152,7 @@ def everybody(session: Session) -> Iterator[MemberVersion]:
 
 
 async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | str]]:
-    """Return every bookie with its state, and where its HTTP server is, or why nowhere."""
+    """Return every bookie with its state, and its HTTP address or the reason why none is known."""
     found: list[tuple[BookieId, str, HttpAddress | str]] = []
     for one in await list_bookies(client):
         where: HttpAddress | str = "it is down"
@@ -175,7 +175,7 @@ def _asked(
 
 
 def of_bookie(admin: AdminClient, bookie_id: BookieId, state: str) -> MemberVersion:
-    """Return what one bookie reports of its version."""
+    """Return the version that one bookie reports."""
     try:
         if not admin.speaks_v2:
             why = "Java's bookies do not tell"

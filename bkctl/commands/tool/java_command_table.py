@@ -1,12 +1,12 @@
-"""Every command of Java's tools, and the command line here that does the same: one table.
+"""The table of Java's commands, each with the bkctl command line that does the same.
 
 The names and options are those of BookKeeper 4.18.0: of its shell (BookieShell), of its bkctl
-(CliCommandGroup and what is in it) and of its launcher script. ``compat`` translates by it, and the
-page of all commands is made from it.
+(CliCommandGroup and its commands) and of its launcher script. ``compat`` translates with the table,
+and the page of all commands is made from it.
 
 A form is a command line with gaps: ``{l}`` is the value of the option ``-l``, ``{1}`` the first
-argument and ``{*}`` all of them. A word whose gap is ``{l?}`` is left out where there is no value;
-one with several values becomes as many words.
+argument and ``{*}`` all arguments. A word with the gap ``{l?}`` is omitted if the value is missing;
+a word whose option has several values becomes several words.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ def _as_is(text: str) -> list[str]:
 
 
 def _each(text: str) -> list[str]:
-    """Java takes lists of ids and directories joined by commas."""
+    """Return the items of a list of ids or directories, which Java joins with commas."""
     return [word for word in text.split(",") if word]
 
 
 def _hexadecimal(text: str) -> list[str]:
-    """``readlogmetadata`` alone takes a bare number as hexadecimal."""
+    """Return a bare number with the prefix 0x: for ``readlogmetadata`` it is hexadecimal."""
     return [f"0x{text}" if re.fullmatch(r"[0-9a-fA-F]+", text) else text]
 
 
 def _unless_negative(text: str) -> list[str]:
-    """Java's -1 is the same as leaving the option out."""
+    """Return no word for Java's -1, which is the same as no option."""
     return [] if text.startswith("-") else [text]
 
 
@@ -48,20 +48,20 @@ def _if_true(text: str) -> list[str]:
 
 
 class JavaOption(NamedTuple):
-    """One option of a Java command, known by each of ``names``; Java takes one dash or two."""
+    """One option of a Java command with all its ``names``; Java accepts one dash or two."""
 
     names: tuple[str, ...]
     value: str = ""
-    """What its value is called; empty for a flag. ``[X]``: it may be left out."""
+    """The name of its value; empty for a flag. ``[X]``: the value is optional."""
     to: str = ""
-    """The words it becomes; none where a form has a gap for it, or where it has no meaning."""
+    """The bkctl words for the option; none if a form has a gap for it, or if it is not needed."""
     how: Callable[[str], list[str]] = _as_is
     default: str = ""
-    """The words that stand for its absence, where Java's default is not ours."""
+    """The bkctl words if the option is absent and Java's default differs."""
     why: str = ""
-    """Why it becomes nothing."""
+    """The reason why the option is not needed."""
     fixed: str = ""
-    """The one value, or flag, that ``how`` makes anything of; for the page."""
+    """The only value, or flag, that ``how`` accepts; for the page of commands."""
 
     @property
     def name(self) -> str:
@@ -73,16 +73,19 @@ class Row(NamedTuple):
 
     java: str
     forms: tuple[tuple[str, str], ...]
-    """Command lines here, each after the option that asks for it; the last one is for none."""
+    """The bkctl command lines, each after the option that selects it.
+
+    The last one has no option.
+    """
     options: tuple[JavaOption, ...] = ()
     arguments: str = ""
-    """What stands after the options, for people."""
+    """The arguments after the options, for people."""
     of_arguments: Callable[[str], list[str]] = _as_is
     note: str = ""
 
 
 class Elsewhere(NamedTuple):
-    """A command of Java's that bkctl has no form of: what to do instead, or why there is none."""
+    """A command of Java's that bkctl does not have, with an alternative or the reason."""
 
     java: str
     instead: str
@@ -392,7 +395,7 @@ LAUNCHER: Final = (
         (_flag("u upgrade", "--upgrade"), _flag("f finalize", "--finalize"),
          _flag("r rollback", "--rollback"), _value("c conf", "FILE", "--conf {}"))),
 )  # fmt: skip
-"""What ``bin/bookkeeper`` starts, as far as bkctl has it."""
+"""The commands of ``bin/bookkeeper`` that bkctl has."""
 
 ELSEWHERE: Final = (
     Elsewhere("bookkeeper bookie", "bookied --conf FILE, with Java's long options"),
@@ -410,13 +413,13 @@ ELSEWHERE: Final = (
     Elsewhere("bkctl table", "not offered: it is the table service's"),
     Elsewhere("bkctl tables", "not offered: it is the table service's"),
 )
-"""What no command of bkctl stands for."""
+"""The commands of Java's tools that bkctl does not have."""
 
 SHELL_GLOBALS: Final = {"conf": "--conf", "ledgeridformat": "--ledger-id-format",
                         "entryformat": "--entry-format"}  # fmt: skip
 """Options of ``bookkeeper shell`` itself, each with a value."""
 
 BARE: Final = {("bookies metaformat", "nonInteractive"), ("bookie readlog", "msg")}
-"""Options that Java's bkctl takes without a dash, by a slip."""
+"""Options that Java's bkctl accepts without a dash, by mistake."""
 
 ROWS: Final[Mapping[str, Row]] = {row.java: row for row in (*SHELL, *BKCTL, *LAUNCHER)}

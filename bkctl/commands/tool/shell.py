@@ -1,7 +1,7 @@
-"""``bkctl shell``: all commands without the prefix, on one connection; and its preferences.
+"""The body of ``bkctl shell``: all commands without the prefix, on one connection; its preferences.
 
-The shell itself is a package of its own that knows nothing of BookKeeper. It is found by its entry
-point, so that nothing here imports it.
+The shell is a package of its own without knowledge of BookKeeper. It is found by its entry point,
+so that this module does not import it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bkctl.suggest import did_you_mean
 
 ENTRY_POINT_GROUP: Final = "bkctl.shell"
 BUILT_IN: Final = "shell.repl:run"
-"""What the entry point of this project names; used where the project is not installed."""
+"""The function of this project's entry point; used if the project is not installed."""
 
 
 def run(
@@ -35,10 +35,10 @@ def run(
     keys: str | None,
     bar: bool | None,
 ) -> None:
-    """Run a script, or what is typed, on one connection; end with its exit status.
+    """Run a script, or typed commands, on one connection; end with its exit status.
 
     Raises:
-        click.UsageError: there are two scripts, or this is a shell already.
+        click.UsageError: two scripts are given, or this process is a shell already.
     """
     if text is not None and path is not None:
         raise click.UsageError("a script is in a file or after -c, not both", ctx)
@@ -54,13 +54,15 @@ def run(
 
 
 def _likes(host: Host, *, keys: str | None, bar: bool | None, is_typed: bool) -> dict[str, Any]:
-    """Return how the shell is to be, by options and the user's file; make one at the first start.
+    """Return the preferences of the shell, from options and the user's file.
+
+    The first start creates the file.
 
     Raises:
         UsageError: the file cannot be read, or has an invalid value.
     """
     if not (is_typed and host.stdin.isatty()):
-        return {}  # A script does the same for everybody.
+        return {}  # A script runs the same way for every user.
 
     if made := write_first(host.environ):
         click.echo(f"bkctl: {made} was created, with every setting commented out", err=True)
@@ -70,7 +72,7 @@ def _likes(host: Host, *, keys: str | None, bar: bool | None, is_typed: bool) ->
 
 
 def find_shell() -> Callable[..., int]:
-    """Return the function that runs a shell: that of the entry point, else the one beside us."""
+    """Return the function that runs a shell, from the entry point or else from this project."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
@@ -85,7 +87,7 @@ KEYS: Final = ("emacs", "vi")
 
 
 def preferences(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the user's file says of the shell, as the shell takes it.
+    """Return the shell's preferences in the user's file, as keyword arguments of the shell.
 
     Raises:
         UsageError: the file cannot be read, or has an invalid value.
@@ -98,7 +100,7 @@ def preferences(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def write_first(environ: Mapping[str, str]) -> Path | None:
-    """Write a file with nothing but comments where the user has none; return its path if so."""
+    """Create the user's file, with only comments, if it is missing; return its path if created."""
     path = profile_path(environ)
     if path is None or path.exists():
         return None
@@ -106,16 +108,16 @@ def write_first(environ: Mapping[str, str]) -> Path | None:
 
     try:
         write_profiles(path, HEAD)
-    except OSError:  # A home that cannot be written to is no reason to stay outside.
+    except OSError:  # The shell also starts without a writable home directory.
         return None
     return path
 
 
 def _preference(name: str, value: Any) -> tuple[str, Any]:
-    """Return one line of the table as the shell takes it.
+    """Return one line of the table as a keyword argument of the shell.
 
     Raises:
-        ValueError: there is no such name, or the value cannot be.
+        ValueError: the name is unknown, or the value is not valid.
     """
     if name == "keys" and value in KEYS:
         return "vi", value == "vi"
@@ -146,7 +148,7 @@ def _is_seconds(value: Any) -> bool:
 
 
 def _seconds(value: float) -> float | None:
-    """Return the seconds that a value stands for: true is always, and false is never."""
+    """Return a value in seconds: true is 0 (always), false is None (never)."""
     if isinstance(value, bool):
         return 0.0 if value else None
     return float(value)

@@ -1,4 +1,4 @@
-"""What the shell gets to know of a cluster: its state, and the existing ids."""
+"""The state and the ids of a cluster, for the shell."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MARKS_MAX: Final = 100
-"""Under-replicated ledgers that are counted one by one."""
+"""Maximum of under-replicated ledgers that are counted."""
 
 LABEL_CHARS: Final = 8
 
@@ -46,9 +46,9 @@ _WINS_OVER_PROFILE: Final = ("BKCTL_SERVICE_URI", "BKCTL_CONF", "BOOKIE_CONF", "
 
 
 class ShellHost(Host):
-    """A host for many commands and for those who ask in the background.
+    """A host for many commands and for questions in the background.
 
-    A second Ctrl-C ends the command at once and not the process: the shell goes on.
+    A second Ctrl-C ends the command at once, not the process: the shell continues.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -70,7 +70,7 @@ class ShellHost(Host):
 
 @attrs.frozen
 class ClusterState:
-    """What the prompt and the bar show of a cluster."""
+    """The state of a cluster, for the prompt and the bar."""
 
     instance_id: str | None
     writable: int
@@ -102,7 +102,7 @@ class ClusterState:
 
 
 class ShellProgram:
-    """``bkctl`` as the shell sees it; its protocol is ``shell.program.Program``."""
+    """The program ``bkctl`` for the shell; implements the protocol ``shell.program.Program``."""
 
     kinds: Mapping[str, Any] = {"ledger": LEDGER_ID, "bookie": BOOKIE_ID}
     place = "profile"
@@ -115,7 +115,7 @@ class ShellProgram:
     @property
     def greeting(self) -> str:
         options = self._options(self._given)
-        if options.service_uri:  # Nothing comes before it, and all else takes time to be read.
+        if options.service_uri:  # This option overrides all other sources, which are slow to read.
             return f"bkctl on {options.service_uri}"
         from bkctl.session.cluster_settings import cluster_settings
 
@@ -127,7 +127,7 @@ class ShellProgram:
         return f"bkctl on {uri}"
 
     def go(self, place: str) -> Sequence[str]:  # noqa: ARG002 -- whichever it is
-        """Forget what would override a profile: flags, and the variables of this process."""
+        """Remove settings that would override a profile: flags, and variables of this process."""
         for name in _WINS_OVER_PROFILE:
             os.environ.pop(name, None)
         return ("service-uri", "conf")
@@ -138,13 +138,13 @@ class ShellProgram:
         try:
             profile = resolve_profile(self._options(given), self.obj.environ)
         except CommandError:
-            return "", ""  # The next command says what is wrong.
+            return "", ""  # The next command reports the error.
         if profile is None:
             return "", ""
         return profile.name, "production" if profile.production else ""
 
     def may_fill(self, command: click.Command) -> bool:
-        """What loses data is always named."""
+        """Return whether values in use may fill the arguments: never in commands that lose data."""
         return getattr(command, "effect", Effect.LOSES_DATA) is not Effect.LOSES_DATA
 
     @property
@@ -183,7 +183,7 @@ class ShellProgram:
         """Return the cluster's state.
 
         Raises:
-            CommandError: the connection with the metadata service is lost just now.
+            CommandError: the connection with the metadata service is lost.
         """
         client = self._client(self._options(given))
         return client.call(self._ask_state)
@@ -206,9 +206,9 @@ class ShellProgram:
 
 
 class Connection:
-    """Tells of a lost connection at once: a call finds it out only when its time is up.
+    """A connection whose loss ends all questions at once, before their time limit.
 
-    All of it is for the reactor's thread.
+    Used only on the reactor's thread.
     """
 
     def __init__(self, store: MetadataStore) -> None:
@@ -220,7 +220,7 @@ class Connection:
         """Return the answer.
 
         Raises:
-            CommandError: the connection is lost, or was while the answer was waited for.
+            CommandError: the connection is lost, or was lost during the wait for the answer.
         """
         from twisted.internet.defer import Deferred
 
@@ -229,7 +229,7 @@ class Connection:
             raise CommandError(_LOST)
         answer: Deferred[T] = Deferred()
         self._waiting.add(answer)
-        # A question that has found the loss itself cannot be cancelled while it tells of it.
+        # A question that has just found the loss must not be cancelled while it reports the loss.
         asking = Deferred.fromCoroutine(question)
         asking.addBoth(lambda result: None if answer.called else answer.callback(result))
         try:
@@ -249,7 +249,7 @@ class Connection:
 
 
 async def cluster_state(store: MetadataStore) -> ClusterState:
-    """Return what is shown of a cluster."""
+    """Return the present state of a cluster."""
     from bkclient.replication.autorecovery_admin import count_marks
 
     writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
