@@ -136,7 +136,7 @@ def _restart(session: Session, directory: Path, bookie_id: str | None) -> None:
         start_stop_status.stop(session, directory)
         _start_in_background(session, directory, {}, shlex.split(line)[1:])
     else:
-        start_stop_status.stop_bookie(session, directory, bookie_id)
+        start_stop_status.stop_bookie(session, directory, bookie_id, starts_again=True)
         start_stop_status.start_bookies(session, directory, bookie_id)
 
 

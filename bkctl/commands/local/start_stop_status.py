@@ -356,7 +356,9 @@ def _start_bookie(session: Session, uri: str, one: LocalBookie) -> None:
     session.note(f"started bookie {bookie_id}; its log is {one.log}")
 
 
-def stop_bookie(session: Session, directory: Path, bookie_id: str) -> None:
+def stop_bookie(
+    session: Session, directory: Path, bookie_id: str, *, starts_again: bool = False
+) -> None:
     """Stop one bookie; return when its process has ended.
 
     Raises:
@@ -376,6 +378,8 @@ def stop_bookie(session: Session, directory: Path, bookie_id: str) -> None:
         os.kill(pid, signal.SIGTERM)
     with session.messages.waiting(f"waiting for process {pid} to end"):
         wait_until(lambda: not runs(pid), f"process {pid} still runs", f"its log is {one.log}")
+    if starts_again:
+        return
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
     if _is_repaired(found.uri):

@@ -420,6 +420,7 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         restarted = run_here("local", "restart", directory, ids[1])
         assert restarted.returncode == 0, restarted.stderr
         assert f"started bookie {ids[1]}; its log is" in restarted.stderr
+        assert "autorecovery" not in restarted.stderr
         assert len(set(before) & set(_processes(directory))) == 1
         for word in ("start", "stop"):
             unknown = run_here("local", word, directory, "127.0.0.1:1")
