@@ -449,7 +449,7 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
         why = "no bookie has latencies: the last minute had no adds and no reads"
         if fail_if_any:
             raise CommandError(why)
-        session.note(why)
+        session.note(f"{why}; `bkctl bench write` makes adds, `bkctl bookie test ID` both")
         return
     bookies = counted(len(figures), "bookie")
     session.note(f"compared {bookies}: {', '.join(known)}; slow: {len(slow_ones)}{unanswered}")
@@ -483,20 +483,21 @@ def latency_window(figures: Iterable[LoadFigures]) -> str:
     current = sum(one.latency_current for one in known)
     minute = f"in the minute that ended {when} s ago"
     if current:
-        minute = f"in the last {when} s" if current == adds + reads else f"{minute} or since then"
+        minute = f"in the last {when if current == adds + reads else ages[-1] + 60} s"
     return f"latencies are of {counted(adds, 'add')} and {counted(reads, 'read')} {minute}"
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:
     """Return each latency that at least one bookie has, with the lowest and the highest value.
 
-    A bookie without requests has no latency.
+    The bookie of the highest value is named. A bookie without requests has no latency.
     """
     found = []
     for metric, attribute in _SLOW.items():
-        values = [getattr(one, attribute) for one in figures.values()]
-        if known := [value for value in values if value is not None]:
-            found.append(f"{metric} {human_ms(min(known))} to {human_ms(max(known))}")
+        values = [(getattr(one, attribute), bookie) for bookie, one in figures.items()]
+        if known := [one for one in values if one[0] is not None]:
+            (lowest, _), (highest, bookie) = min(known), max(known)
+            found.append(f"{metric} {human_ms(lowest)} to {human_ms(highest)} ({bookie})")
     return found
 
 
