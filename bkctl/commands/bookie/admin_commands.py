@@ -192,6 +192,7 @@ ADMIN: Final = (
             bkctl bookie config 10.0.0.1:3181  # all of its settings
             bkctl bookie config gcWaitTime  # one setting of every registered bookie
             bkctl bookie config 10.0.0.1:3181 'journal*'  # settings whose names begin with journal
+            bkctl bookie config 10.0.0.1:3181 --filter 'origin!=default'  # settings that were set
         """,
         exits=(*_EXITS, ExitStatus.PARTLY),
         replaces="curl http://BOOKIE:8080/api/v1/config/server_config",

@@ -24,7 +24,9 @@ export = Command(
 
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
     below DIR/run=N. With --format delta, DIR is a Delta table, and each run is a version of the
-    table. A later export of a ledger to DIR copies only its new entries.
+    table. A later export of a ledger to DIR copies only its new entries. The columns are ledger_id,
+    entry_id, lac, length, ctime and payload. `length` is the payload of the ledger up to the entry.
+    The size of an entry is length(payload).
 
     Tasks read from the bookies, up to the last add confirmed. They fence no writer without
     --recover. The files that settings name (keys, passwords) must be on each of Spark's hosts.
@@ -62,9 +64,10 @@ export = Command(
         ),
         flag(
             "--since-last",
-            help="Export only new entries of the selected ledgers, by default those of the last "
-            "--since-last to DIR, else of the first export to DIR, else all. Ledgers that cannot "
-            "be read are named and left out.",
+            help="Export only new entries of the selected ledgers. If you select none, the "
+            "selection of the last --since-last to DIR applies, else the selection of the first "
+            "export to DIR. A new DIR gets all ledgers. Ledgers that cannot be read are named and "
+            "left out.",
         ),
         option(
             "--follow",

@@ -34,17 +34,18 @@ class UnreadableLedger:
 
 
 def _exported_sentence(report: ExportReport) -> str:
-    done = "nothing is new"
+    done = "nothing was copied" if report.unreadable else "nothing is new"
     if report.copied_ledgers:
         done = f"copied {counted(report.copied_entries, 'entry')} "
         done += f"of {counted(report.copied_ledgers, 'ledger')}"
     if report.damaged_ledgers:
         some = some_names(report.damaged_ledgers)
-        done += f" (again, because files were missing or changed: {some})"
+        done += f"; with missing or changed files before: {some}"
     if report.verified_files is not None:
         done += f"; read back and verified {counted(report.verified_files, 'file')}"
         if left := report.files - report.verified_files:
-            done += f", not {left} of earlier exports"
+            has = "has" if left == 1 else "have"
+            done += f"; {counted(left, 'file')} of earlier exports {has} none of these ledgers"
     return (
         f"{done}; the directory {report.target} now holds {counted(report.entries, 'entry')}, "
         f"{human_bytes(report.payload_bytes)}, "

@@ -101,7 +101,8 @@ def _append(session: Session, name: str, source: EntrySource, *, seal: bool) -> 
         feed = _Feed(writer)
         end = None if writer.recovered_tail is None else str(writer.recovered_tail)
         if source.size is None:  # The next entries may arrive hours later.
-            session.note(f"log {name} ends at {end or 'no entry'}; the new entries follow")
+            at = f"ends at {end}" if end else "has no entry"
+            session.note(f"log {name} {at}; the new entries follow")
         try:
             with source.progress(session, f"appending to log {name}") as progress:
                 for payloads in source.batches(stop):

@@ -121,12 +121,16 @@ class CursorRow:
 
     source: str = field("The log or topic.")
     name: str = field("The cursor.", header="CURSOR")
-    position: str | None = field("First position that the reader has not committed.", default=None)
+    position: str | None = field(
+        "Next entry to read: the first entry that the reader has not committed.", default=None
+    )
     entries_behind: int | None = field(
         "Number of entries from the cursor to the last add confirmed.", default=None
     )
     ledgers_behind: int | None = field(
-        "Number of ledgers with these entries.", rank=2, default=None
+        "Number of ledgers with these entries; the ledger of the position counts.",
+        rank=2,
+        default=None,
     )
     updated_ms: int | None = field("Time of the last move.", name="updated", rank=1, default=None)
     is_trimmed: bool | None = field(

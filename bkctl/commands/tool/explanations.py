@@ -205,7 +205,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "bookie.log",
             "`bkctl cookie repair -c DIR/bookie-N/bookie.conf` after directories were moved",
             "`bkctl disk expand -c DIR/bookie-N/bookie.conf` after new ledger directories",
-            "remove bookie.conf to get a new one at the next start",
+            "delete the bookie's bookie.conf: the next start writes a new one",
         ),
         "BK-UNAUTHORIZED": _advice(
             "The ledger has another password, or the bookie requires its clients to authenticate.",

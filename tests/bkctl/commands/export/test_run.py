@@ -194,7 +194,7 @@ def test_a_missing_file_is_copied_again_and_counted_once(cluster, client, tmp_pa
     again = export_ledgers(cluster.uri, [lost, kept], str(tmp_path), engine="local")
     assert (again.files, again.entries, again.copied_ledgers) == (2, 25, 1)
     assert again.damaged_ledgers == (lost,)
-    assert f"because files were missing or changed: {lost})" in sentence(again)
+    assert f"; with missing or changed files before: {lost}" in sentence(again)
     export_ledgers(cluster.uri, [lost, kept], str(tmp_path), engine="local", again=True)
     assert len(list(tmp_path.rglob("*.parquet"))) == 2
 
@@ -294,7 +294,7 @@ def test_a_shared_file_stays_where_one_of_its_ledgers_is_gone(cluster, client, t
 def test_verify_reads_the_earlier_files_of_its_ledgers_too(cluster, client, tmp_path) -> None:
     changed, kept = two_exported(cluster, client, tmp_path)
     sound = export_ledgers(cluster.uri, [changed], str(tmp_path), engine="local", verify=True)
-    assert "verified 1 file, not 1 of earlier exports" in sentence(sound)
+    assert "verified 1 file; 1 file of earlier exports has none of these ledgers" in sentence(sound)
     path = next((tmp_path / f"ledger={changed}").iterdir())
     content = bytearray(path.read_bytes())
     content[40:44] = b"\xff\xff\xff\xff"
