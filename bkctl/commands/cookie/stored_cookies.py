@@ -113,7 +113,7 @@ class CookieChanged:
     version: int | None = field("The new version of the cookie.", optional=True, default=None)
 
 
-# Look -------------------------------------------------------------------------------------------
+# Display ----------------------------------------------------------------------------------------
 
 
 def list_stored(session: Session) -> None:
@@ -182,7 +182,7 @@ def _of_settings(session: Session, bookie_id: BookieId | None, cluster: str | No
     return master_cookie(bookie.config, bookie_id or bookie.bookie_id, cluster)
 
 
-# Create and update ------------------------------------------------------------------------------
+# Creation and update ----------------------------------------------------------------------------
 
 
 def create(session: Session, bookie_id: BookieId, *, path: str, force: Collection[str]) -> None:
@@ -263,7 +263,7 @@ def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
     return ""
 
 
-# Delete -----------------------------------------------------------------------------------------
+# Removal ----------------------------------------------------------------------------------------
 
 
 def delete(

@@ -39,7 +39,7 @@ def append(
 
 
 def _plan_append(session: Session, name: str, *, seal: bool) -> list[str]:
-    """Return what appending would do, as sentences."""
+    """Return the steps of an append, as sentences."""
     info = session.call(lambda client: LogManager(client).info(name))
     steps = [
         f"fence ledger {one.ledger_id}" for one in info.ledgers[-2:] if one.last_entry_id is None

@@ -218,6 +218,6 @@ class LogChanged:
     name: str = field("The log.")
     change: str = field("The change that was made.")
     first: str | None = field("First position that the trim kept.", default=None)
-    """The first position that is kept, after a trim."""
+    """The first position that a trim kept."""
     ledgers: tuple[LedgerId, ...] = ()
     """Ledgers that were deleted."""

@@ -103,7 +103,7 @@ async def _parts(
 ) -> list[_PartCursors] | None:
     """Return the ledgers of a log or topic; None if it no longer exists and need not exist.
 
-    Entries before the first cursor are not counted.
+    The number of entries may be None in ledgers before the first cursor.
     """
     first = min(cursor.position.index for cursor in cursors)
     try:
@@ -171,7 +171,7 @@ def _row(source: str, cursor: Cursor, parts: Sequence[_PartCursors] | None) -> C
         row,
         entries_behind=sum(known) if len(known) == len(left) else None,
         ledgers_behind=sum(entries != 0 for entries in left),
-        # In a topic a position after the last entry of a deleted ledger can be intact.
+        # A topic's cursor stays in a ledger that was read to its end: a loss is not certain.
         is_trimmed=None if is_gone and "/" in source else is_gone,
     )
 

@@ -35,7 +35,7 @@ async def _summaries(client: Client) -> list[LogSummary]:
 
 
 def show(session: Session, *, name: str) -> None:
-    """Show the ledgers that the log NAME is made of."""
+    """Show the ledgers of the log NAME."""
     session.about = f"log {name}"
     info = session.call(lambda client: LogManager(client).info(name))
     session.emit_all([LogLedgerRow(info=one) for one in info.ledgers], LogLedgerRow)

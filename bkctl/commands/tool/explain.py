@@ -45,12 +45,12 @@ TERMS: Final = MappingProxyType(
         "confirmed. Column QA, option -A.",
         "auditor": "The elected bookie or process that looks for lost bookies, and marks their "
         "ledgers for repair. `bkctl autorecovery auditor` names it.",
-        "balance": "How evenly the bookies are filled: `bkctl bookie show --ledgers` shows the "
+        "balance": "The spread of data over the bookies: `bkctl bookie show --ledgers` shows the "
         "ledgers and bytes of each. New ledgers fill a new bookie without a command. `bkctl bookie "
         "recover OLD --ledger ID --to NEW` moves the replica of one ledger between two running "
         "bookies; OLD keeps its other ledgers.",
         "bookie": "A server that stores entries of ledgers. `bkctl bookie list` lists the bookies.",
-        "closed": "A ledger is closed once its last entry is in the metadata: it takes no more "
+        "closed": "A ledger is closed once its last entry is in the metadata: it accepts no more "
         "entries. `bkctl ledger close ID` and `bkctl ledger recover ID` close a ledger.",
         "cluster": "The bookies that one metadata store names. `bkctl cluster status` sums it up.",
         "cookie": "A bookie's identity: the metadata and every directory of the bookie have the "

@@ -161,7 +161,7 @@ class ShellProgram:
     def close(self) -> None:
         self.obj.close()
 
-    # In the background ---------------------------------------------------------------------------
+    # Background questions ------------------------------------------------------------------------
 
     def candidates(self, kind: str, prefix: str, given: Sequence[str]) -> Candidates:
         options = self._options(given)
