@@ -7,6 +7,7 @@ that is too long for a class.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -357,7 +358,8 @@ _BULLET: Final = "  - "
 
 def page_width(width: int | None) -> int:
     """Return the width of prose on a terminal of this width; None is a pipe."""
-    return min(width or _WIDTH_MAX, _WIDTH_MAX)
+    given = os.environ.get("COLUMNS", "")
+    return min(width or (int(given) if given.isdigit() else 0) or _WIDTH_MAX, _WIDTH_MAX)
 
 
 def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Iterator[str]:

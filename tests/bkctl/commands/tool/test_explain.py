@@ -158,7 +158,9 @@ def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.Monk
     assert "continue in a new ledger: a fenced ledger accepts no more entries" in " ".join(
         line.strip() for line in lines
     )
-    assert _run("BK-LEDGER-FENCED")[1].split() == host.out.text.split()
+    piped = _run("BK-LEDGER-FENCED")[1]
+    assert piped.split() == host.out.text.split()
+    assert max(map(len, piped.splitlines())) <= min(width, 96)
 
 
 @pytest.mark.parametrize(
