@@ -29,7 +29,11 @@ log = SubGroup(
 log.command(
     "create",
     body="bkctl.commands.log.lifecycle:create",
-    help="Create a log called NAME, without entries.",
+    help="""Create a log called NAME, without entries.
+
+    The limits at which a new ledger begins stay as they are: no command changes them later. `log
+    trim` deletes complete ledgers: for a trim by age give --roll-after.
+    """,
     params=(
         argument("name"),
         *COPIES,
