@@ -175,6 +175,9 @@ log.command(
     A cursor stores the position that a reader has committed, under a name. `log tail --cursor` and
     a Spark stream with the option `cursor` write the cursors of a log. A NAME with a slash is a
     topic.
+
+    POSITION is the next entry that the reader reads. LEDGERS BEHIND counts the ledgers with entries
+    that the reader has not read, the ledger of the position included.
     """,
     params=(
         argument("name", type=LOG_NAME, required=False),
