@@ -131,7 +131,7 @@ class AddQuorum(PendingAdds):
 
     @property
     def last_error(self) -> ClientError | None:
-        """What the bookie that failed last failed with."""
+        """The error of the last bookie that failed."""
         return None if self._last_failure is None else self._last_failure.error
 
     # Acks

@@ -281,7 +281,7 @@ def _half_index(files: Files, root: Path) -> frozenset[ContentKind]:
 
 
 def _has_rows(files: Files, directory: Path) -> bool:
-    """Whether a database has a table, or a write-ahead log with a record."""
+    """Return whether a database has a table, or a write-ahead log with a record."""
     return files.is_dir(directory) and any(
         name.endswith(".sst") or (name.endswith(".log") and files.size(directory / name) > 0)
         for name in files.list(directory)

@@ -63,6 +63,28 @@ def remarks(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+_QUESTION = re.compile(r"(What|How|Who|Where|When|Why|Which|Tells?|Gives?)\b")
+
+
+def question_openers(path: Path) -> Iterator[str]:
+    """Yield each docstring that begins with a question word instead of its noun or verb.
+
+    "Whether" may begin that of a field only: a function returns whether, a class has a name.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        is_named = isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        )
+        body = getattr(node, "body", None)
+        for index, statement in enumerate(body if isinstance(body, list) else ()):
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
+                continue
+            text = value.value.strip()
+            if _QUESTION.match(text) or (is_named and not index and text.startswith("Whether ")):
+                yield f"{path}:{statement.lineno}: {text[:70]}"
+
+
 def messages(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, text) for each string of a module that has a blank; docstrings excepted."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ from tests.project.prose import (
     help_texts,
     long_sentences,
     messages,
+    question_openers,
     remarks,
     without_code,
 )
@@ -69,6 +70,25 @@ def test_docstrings_and_comments_have_no_word_of_the_glossary() -> None:
         for one in glossary_offences(without_code(text), f"{_name(path)}:{line}")
     ]
     assert not found, "\n".join(found)
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    own = (path for path in python_files() if not path.is_relative_to(ROOT / "tests"))
+    found = [one for path in own for one in question_openers(path)]
+    assert not found, "\n".join(found)
+
+
+def test_a_question_word_is_found_where_a_docstring_begins(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        'class Some:\n    """A thing."""\n\n    ready: bool\n    """Whether it is."""\n\n'
+        '    def ready_at(self):\n        """Whether it is."""\n\n'
+        '    def name(self):\n        """What it is called."""\n'
+    )
+    assert [one.rpartition(": ")[2] for one in question_openers(module)] == [
+        "Whether it is.",
+        "What it is called.",
+    ]
 
 
 def test_a_reader_finds_a_page_and_the_end_of_it() -> None:

@@ -75,7 +75,7 @@ async def columns(
     parts = await parts_of(client, parse_topic(name))
     if len(parts) > 1 and (start or end) is not None:
         raise UsageError(
-            f"{name} has {len(parts)} partitions: a message id is one of a partition",
+            f"{name} has {len(parts)} partitions: a message id belongs to one of them",
             next_step=f"name one: {parts[0]}",
         )
     for part in parts:

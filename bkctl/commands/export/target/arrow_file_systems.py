@@ -257,12 +257,26 @@ class ArrowFiles:
         return self.system.open_input_file(self._path(path))
 
     def read(self, path: str) -> bytes | None:
+        """Return a small file; None if it is missing.
+
+        Another export may overwrite an object while it is sent, so an object store that fails is
+        read once more.
+        """
         try:
-            with self.system.open_input_file(self._path(path)) as file:
-                data: bytes = file.read()
-                return data
+            return self._content(path)
         except FileNotFoundError:
             return None
+        except OSError:
+            if not self.is_object_store:
+                raise
+        with contextlib.suppress(FileNotFoundError):
+            return self._content(path)
+        return None
+
+    def _content(self, path: str) -> bytes:
+        with self.system.open_input_file(self._path(path)) as file:
+            data: bytes = file.read()
+        return data
 
     def put(self, path: str, data: bytes) -> None:
         if self.is_object_store:

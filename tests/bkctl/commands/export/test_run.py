@@ -73,7 +73,7 @@ def test_every_byte_of_every_ledger_arrives(cluster, client, spark, tmp_path) ->
     assert read_back(spark, tmp_path) == ledgers
     assert report.entries == sum(map(len, ledgers.values()))
     assert report.payload_bytes == sum(len(p) for ps in ledgers.values() for p in ps)
-    assert [e.digest_type for e in report.ledgers] == ["CRC32C", "MAC", "CRC32C"]
+    assert [e.digest for e in report.ledgers] == ["crc32c", "mac", "crc32c"]
     assert (report.ledgers[2].entries, report.ledgers[2].files) == (0, 0)
     files = list(tmp_path.glob("ledger=*/*.parquet"))
     assert (report.files, report.file_bytes) == (len(files), sum(f.stat().st_size for f in files))

@@ -61,6 +61,30 @@ def test_a_small_file_is_never_seen_half(tmp_path) -> None:
     assert (tmp_path / COMMIT_PATH).read_bytes() == b"old"
 
 
+@pytest.mark.parametrize("failures", [1, 2])
+def test_an_object_that_another_export_overwrites_is_read_once_more(tmp_path, failures) -> None:
+    """One of three exports at a time failed: the object changed while the store sent it."""
+    (tmp_path / "commit").write_bytes(b"new")
+
+    class Overwritten(Named):
+        """Cuts the first answers."""
+
+        left = failures
+
+        def open_input_file(self, path: str) -> Any:
+            if self.left:
+                self.left -= 1
+                raise OSError("Failed to flush response stream")
+            return self._system.open_input_file(path)
+
+    files = ArrowFiles("s3://bucket", Overwritten("s3"), str(tmp_path))
+    if failures == 1:
+        assert files.read("commit") == b"new"
+    else:
+        with pytest.raises(OSError, match="flush"):
+            files.read("commit")
+
+
 def test_what_a_uri_asks_for_stays_behind_the_path() -> None:
     files = open_files("s3a://bucket/exports/?endpoint_override=127.0.0.1:9000&scheme=http")
     assert files.uri == "s3a://bucket/exports?endpoint_override=127.0.0.1:9000&scheme=http"
