@@ -172,10 +172,12 @@ def _names_setting(session: Session, word: str, address: str | None) -> bool:
 def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where: Any) -> None:
     """Change settings of running bookies."""
     if words and "=" in words[0] and not every:
-        raise UsageError("which bookie?", next_step="name a BOOKIE_ID first, or all with --all")
+        raise UsageError(
+            "no bookie is named", next_step="name a BOOKIE_ID first, or all with --all"
+        )
     bookies, texts = _bookies(session, words, every=every, **where)
     if not texts:
-        raise UsageError("which setting?", next_step="name it, as in gcWaitTime=600000")
+        raise UsageError("no setting is named", next_step="name it, as in gcWaitTime=600000")
     pairs = [KEY_VALUE.convert(one, None, click.get_current_context()) for one in texts]
     asked = _Each(session, bookies, where)
 
@@ -227,7 +229,7 @@ def _bookies(
         ids = (BOOKIE_ID.convert(one, None, ctx) for one in words[0].split(","))
         bookies, words = list(dict.fromkeys(ids)), words[1:]
     else:
-        raise UsageError("which bookie?", next_step="name a BOOKIE_ID, or all with --all")
+        raise UsageError("no bookie is named", next_step="name a BOOKIE_ID, or all with --all")
     if address is not None and len(bookies) > 1:
         raise UsageError("--http is the address of one bookie")
     return bookies, words

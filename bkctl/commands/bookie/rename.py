@@ -117,7 +117,7 @@ def rename(
     if not pair or pair in (["hostname"], ["ip"]):
         flip_id(session, pair[0] if pair else None, rename=ledgers)
     elif len(pair) != _PAIR:
-        raise UsageError("which ids?", next_step="give OLD and NEW, or -c FILE without ids")
+        raise UsageError("no ids are named", next_step="give OLD and NEW, or -c FILE without ids")
     else:
         update_bookie(session, BookieId(pair[0]), BookieId(pair[1]), **options)
 

@@ -277,7 +277,9 @@ def delete(
     if local:
         _delete_with_files(session, bookie_id, force)
     elif bookie_id is None:
-        raise UsageError("which bookie? Give its id, or --local for the bookie of -c")
+        raise UsageError(
+            "no bookie is named", next_step="give its id, or --local for the bookie of -c"
+        )
     else:
         _delete(session, bookie_id, force)
 

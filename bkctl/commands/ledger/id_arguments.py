@@ -48,7 +48,7 @@ def ids_from_arguments(
     if everything == bool(given or from_file):
         picked = "".join(f" --filter {shlex.quote(one)}" for one in session.options.filters)
         use = f"give ids, or `-` and the ids of `bkctl ledger list{picked} -o id` on stdin"
-        raise UsageError("which ledgers?", next_step=use)
+        raise UsageError("no ledger is named", next_step=use)
     return _all(session) if everything else _given(session, given, from_file)
 
 

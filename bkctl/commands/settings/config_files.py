@@ -340,7 +340,7 @@ def _loaded(cls: Any, properties: Properties, *, strict: bool) -> tuple[Any | No
 def _file_of(session: Session) -> str:
     path = session.options.conf or next((str(p) for p in DEFAULT_CONF if p.is_file()), None)
     if path is None:
-        raise UsageError("which settings file?", next_step="name it, or give -c FILE")
+        raise UsageError("no settings file is named", next_step="name it, or give -c FILE")
     return path
 
 

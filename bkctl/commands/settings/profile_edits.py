@@ -150,7 +150,7 @@ def create(session: Session, /, name: str, **values: Any) -> None:
         )
     made = _changed(session, Profile(name=name), values)
     if made.service_uri is None and made.conf is None and not made.client:
-        raise UsageError("a profile of which cluster?", next_step="give -u URI or -c FILE")
+        raise UsageError("no cluster is named", next_step="give -u URI or -c FILE")
     _put(session, file, made, "created", use_it=values["use"])
     _note_profile_of_local_cluster(session, made)
 
@@ -194,7 +194,7 @@ def edit(session: Session, /, name: str | None, *, unset: Sequence[str], **value
         edit_by_hand(session)
         return
     if name is None:
-        raise UsageError("which profile?", next_step="`bkctl profile list` shows them")
+        raise UsageError("no profile is named", next_step="`bkctl profile list` shows them")
     file = _file(session)
     before = file[name]
     if not unset and not _is_given(session, values):

@@ -106,7 +106,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         "BK-NO-SUCH-ENTRY-IN-LEDGER": _advice(
             "The ledger ends before this entry, or the ledger is open and the entry is not "
             "confirmed yet.",
-            "`bkctl ledger show ID` says where the ledger ends",
+            "`bkctl ledger show ID` shows the last entry of the ledger",
             "`bkctl ledger read ID --unconfirmed` also reads unconfirmed entries",
         ),
         "BK-NO-SUCH-LEDGER-ON-BOOKIE": _advice(
@@ -119,7 +119,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "Another client opened the ledger with recovery while it was written: a fail-over, an "
             "operator's `ledger recover`, or autorecovery of a bookie that was lost. Entries that "
             "this writer has confirmed are kept. Its other entries may be kept or not.",
-            "`bkctl ledger show ID` says where the ledger ended, once its state is closed",
+            "`bkctl ledger show ID` shows the last entry, once the state is closed",
             "`bkctl ledger recover ID` closes it, if a recovery has not ended",
             "continue in a new ledger: a fenced ledger accepts no more entries",
         ),
@@ -171,7 +171,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-NOT-INITIALIZED": _advice(
             "The metadata service has no cluster below this path.",
-            "`bkctl config show --origin` says where the path comes from",
+            "`bkctl config show --origin` shows the file or variable that sets the path",
             "`bkctl cluster init` creates a cluster",
         ),
         "BK-INCOMPATIBLE-LAYOUT": _advice(

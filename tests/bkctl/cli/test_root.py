@@ -652,7 +652,7 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["ledger", "read", "7", "--count", "5"], "`bkctl ledger read LEDGER_ID 0-4` prints the"),
         (["cluster", "backup", "--to", "f"], "FILE is an argument: `bkctl cluster backup FILE`"),
         (["backup", "--to", "f"], "did you mean `bkctl cluster backup FILE`?"),
-        (["config", "set", "gcWaitTime=1"], "which bookie? Name a BOOKIE_ID first, or all"),
+        (["config", "set", "gcWaitTime=1"], "no bookie is named; name a BOOKIE_ID first, or all"),
         (["bench", "--ensemble", "3"], "`bkctl bench write --ensemble N` measures adds"),
         (["ledger", "verify", "--bookie", "b:1"], "-o id | bkctl ledger verify -`"),
         (["entry", "show", "4", "57"], "or `bkctl ledger read LEDGER_ID ENTRY --bookie all`?"),

@@ -128,7 +128,7 @@ def run(
             bookie_id = stopped_bookie(session).bookie_id
         except UsageError as error:
             raise UsageError(
-                "which bookie?",
+                "no bookie is named",
                 next_step="give its id, which `bkctl bookie list` shows, or its settings with -c "
                 "FILE",
             ) from error

@@ -82,7 +82,7 @@ def index(
     """Print the places of the entries of LEDGER_ID, according to the index."""
     session.about = f"ledger {ledger_id}"
     if meta and holes:
-        raise UsageError("--meta or --holes: only one of them can be")
+        raise UsageError("--meta and --holes: only one of them can be given")
     with open_index(session, ledger_id, dirs) as found:
         if meta:
             session.emit(_index_meta(session, found))

@@ -54,7 +54,7 @@ def rebuild_index(
     given = session.input.words(ledger_ids, LEDGER_ID)
     wanted = None if all_ledgers else sorted(set(given))
     if all_ledgers == bool(wanted):
-        raise UsageError("which ledgers? Name them, or give --all")
+        raise UsageError("either name ledgers or give --all")
     found, config = whole_bookie(session, dirs, journals=False)
     if holds_databases(RealFiles(), found):
         raise UsageError(

@@ -22,7 +22,7 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
     choice = options.choice
     if choice.is_everything:
         raise SourceOptionError(
-            "which ledgers? Give ledgers, log, topic, topicsPattern, state, createdAfter, "
+            "no ledger is chosen; give ledgers, log, topic, topicsPattern, state, createdAfter, "
             "createdBefore or meta.KEY"
         )
 

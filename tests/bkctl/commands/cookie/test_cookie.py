@@ -295,7 +295,7 @@ def test_files_are_deleted_too_where_no_cookie_is_stored(tmp_path: Path) -> None
 def test_deleting_needs_to_know_whose_cookie(tmp_path: Path) -> None:
     refused = new_bookie(tmp_path).run("cookie", "delete", "--yes", ok=False)
     assert refused.status == ExitStatus.USAGE
-    assert "which bookie?" in refused.err
+    assert "no bookie is named" in refused.err
 
 
 def test_disk_expand_is_what_expand_storage_is(tmp_path: Path) -> None:

@@ -362,9 +362,9 @@ def test_what_cannot_be_a_profile_is_wrong_usage(run: Run) -> None:
     for args, said in (
         (("create", "none", "-u", "x"), "is not a valid name"),
         (("create", "a b", "-u", "x"), "is not a valid name"),
-        (("create", "a"), "a profile of which cluster?"),
+        (("create", "a"), "no cluster is named"),
         (("create", "a", "-u", "sqlite:x", "-X", "readTimeot=1"), "did you mean readTimeout?"),
-        (("edit", "--production"), "which profile?"),
+        (("edit", "--production"), "no profile is named"),
     ):
         status, _, err = run("profile", *args)
         assert (status, said in err) == (ExitStatus.USAGE, True), (args, err)

@@ -113,7 +113,7 @@ class TestLedgers:
         ("options", "words"),
         [
             ({"ledgrs": "1"}, "did you mean ledgers"),
-            ({}, "which ledgers"),
+            ({}, "no ledger is chosen"),
             ({"ledgers": "987654"}, "987654"),
             ({"ledgers": "987654-987660"}, "no ledger in 987654-987660"),
             ({"ledgers": "1", "columns": "payloads"}, "did you mean payload"),
