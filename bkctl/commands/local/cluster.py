@@ -327,14 +327,14 @@ class LocalCluster:
             self.save()
         for bookie in self._bookies:
             request = bookie.directory / START_REQUEST
-            if not request.exists():
+            # A bookie that failed to start may still be ending; the request waits for its end.
+            if not request.exists() or bookie.runs:
                 continue
-            if bookie.state().state != "up":
-                try:
-                    bookie.start(self._bookie_settings())
-                except (LocalStartError, PropertiesError) as error:
-                    warn(f"bookie {bookie.bookie_id} was not started: {error}")
-                    bookie.log_reason(error)  # `local start` waits for the reason in the log.
+            try:
+                bookie.start(self._bookie_settings())
+            except (LocalStartError, PropertiesError) as error:
+                warn(f"bookie {bookie.bookie_id} was not started: {error}")
+                bookie.log_reason(error)  # `local start` waits for the reason in the log.
             request.unlink(missing_ok=True)
 
     def states(self) -> list[LocalBookie]:

@@ -374,6 +374,7 @@ def stop_bookie(
     pid = insist_owner(locked_root(home) or home / "ledgers") if one.pid is None else one.pid
     if session.plans_only([f"stop process {pid}, bookie {bookie_id}"]):
         return
+    (home / START_REQUEST).unlink(missing_ok=True)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     with session.messages.waiting(f"waiting for process {pid} to end"):

@@ -20,6 +20,7 @@ from bkctl.commands.local.directory import (
     CONF_FILE,
     ENV_FILE,
     PROFILE_FILE,
+    START_REQUEST,
     STATE_FILE,
     TOKEN_FILE,
     ClusterRecord,
@@ -36,6 +37,7 @@ from bkctl.session.profiles import read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks
 from bookied.directories.roots import CURRENT, VERSION
 from tests.bkctl.support.terminal import FakeHost
+from tests.support.waiting import until
 from wire.records.cookie import Cookie, encode_cookie
 
 
@@ -417,6 +419,7 @@ def test_a_directory_that_another_user_made_meanwhile_is_refused(tmp_path: Path)
 
 
 FILES = (
+    START_REQUEST,
     STATE_FILE,
     f"{STATE_FILE}.part",
     ENV_FILE,
@@ -606,3 +609,22 @@ def test_bookies_are_added_to_a_running_cluster_with_its_number_of_racks(
     cli.run(words, host)
     directory.release()
     assert ("1 bookie more" in host.out.text + host.err.text) is adds
+
+
+def test_the_request_to_start_a_bookie_that_is_still_ending_waits_for_its_end(
+    tmp_path: Path,
+) -> None:
+    """The request was dropped, and `local start` waited a minute for a bookie that nobody began."""
+    with LocalCluster(tmp_path, 1) as cluster:
+        home = bookie_directory(tmp_path, 1)
+        home.mkdir()
+        request = home / START_REQUEST
+        request.touch()
+        cluster.start_requested(pytest.fail)
+        assert not request.exists()
+        request.touch()
+        cluster.start_requested(pytest.fail)  # The bookie has just begun, and will find no cluster.
+        assert request.exists()
+        until(lambda: cluster.states()[0].state == "down")
+        cluster.start_requested(pytest.fail)
+        assert not request.exists()
