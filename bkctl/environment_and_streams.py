@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 
+def columns_of_environment() -> int | None:
+    """Return the width in ``COLUMNS``, which overrides the terminal's; None if unset or 0."""
+    given = os.environ.get("COLUMNS", "")
+    return (int(given) or None) if given.isdigit() else None
+
+
 def leave(status: int, words: str = "") -> None:
     """End the process now, without clean-up; try to flush the output first."""
     with contextlib.suppress(Exception):

@@ -209,10 +209,10 @@ def _drop_stdout() -> None:
 
 def _terminal_width() -> int:
     """Return the width of help texts."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns):
-        width = int(columns)
-    else:
+    from bkctl.environment_and_streams import columns_of_environment
+
+    width = columns_of_environment()
+    if width is None:
         try:
             width = os.get_terminal_size().columns
         except OSError:

@@ -7,13 +7,13 @@ that is too long for a class.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 import attrs
 
+from bkctl.environment_and_streams import columns_of_environment
 from bkctl.errors import error_message, error_name
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.output.forms.text_width import wrapped
@@ -358,8 +358,7 @@ _BULLET: Final = "  - "
 
 def page_width(width: int | None) -> int:
     """Return the width of prose on a terminal of this width; None is a pipe."""
-    given = os.environ.get("COLUMNS", "")
-    return min(width or (int(given) if given.isdigit() else 0) or _WIDTH_MAX, _WIDTH_MAX)
+    return min(width or columns_of_environment() or _WIDTH_MAX, _WIDTH_MAX)
 
 
 def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Iterator[str]:

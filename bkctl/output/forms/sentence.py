@@ -6,6 +6,7 @@ import os
 import re
 from typing import Final, TextIO
 
+from bkctl.environment_and_streams import columns_of_environment
 from bkctl.output.forms.text_width import wrapped
 from bkctl.output.forms.value_text import safe
 
@@ -36,9 +37,8 @@ def _without_middle(found: re.Match[str]) -> str:
 
 def _columns(stream: TextIO) -> int | None:
     """Return the terminal's width, or None if unknown; ``COLUMNS`` overrides the terminal."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given):
-        return int(given)
+    if (given := columns_of_environment()) is not None:
+        return given
     try:
         return os.get_terminal_size(stream.fileno()).columns or None  # A new pty has no size.
     except (ValueError, OSError):

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
+from bkclient.concurrency import doubled_s
 from bookied.server.limits.address_groups import group_of
 
 FREE_FAILURES: Final = 3
@@ -74,4 +75,4 @@ class LoginDelays:
 def _delay_s(failures: int) -> float:
     if failures < FREE_FAILURES:
         return 0.0
-    return min(DELAY_S_MAX, FIRST_DELAY_S * 2.0 ** min(failures - FREE_FAILURES, 16))
+    return doubled_s(FIRST_DELAY_S, failures - FREE_FAILURES, DELAY_S_MAX)
