@@ -83,6 +83,19 @@ def to_layout_1(bookie: Bookie) -> None:
         (root / CURRENT).rmdir()
 
 
+def create_alone(bookie: Bookie, ledger_id: int) -> None:
+    """Create the metadata of a ledger whose only bookie is this one."""
+    alone = metadata(
+        ensemble_size=1, write_quorum=1, ack_quorum=1,
+        fragments=(Fragment(EntryId(0), (BookieId(bookie.bookie_id),)),),
+    )  # fmt: skip
+
+    async def create(store: Any) -> None:
+        await store.create_ledger(LedgerId(ledger_id), alone)
+
+    with_store(f"sqlite://{bookie.base}/metadata.db", create)
+
+
 class TestFormat:
     def test_it_shows_what_goes_and_wants_the_bookies_id(self, bookie: Bookie) -> None:
         before = snapshot(bookie.ledgers)
@@ -183,15 +196,7 @@ class TestFormat:
 
     def test_entries_that_only_a_journal_has_are_counted_and_kept(self, bookie: Bookie) -> None:
         """The ledger directory was emptied; no other bookie has a copy of ledger 3."""
-        alone = metadata(
-            ensemble_size=1, write_quorum=1, ack_quorum=1,
-            fragments=(Fragment(EntryId(0), (BookieId(bookie.bookie_id),)),),
-        )  # fmt: skip
-
-        async def create(store: Any) -> None:
-            await store.create_ledger(LedgerId(3), alone)
-
-        with_store(f"sqlite://{bookie.base}/metadata.db", create)
+        create_alone(bookie, 3)
         shutil.rmtree(bookie.ledgers / CURRENT)
         told = bookie.run("disk", "format", "--dry-run", ok=False)
         assert told.status == 4
@@ -208,6 +213,33 @@ class TestFormat:
         assert bookie.run("disk", "salvage", 3, "--out", bookie.base / "out").status == 0
         bookie.run("disk", "format", "--yes", "--force", "only-copies")
         assert "0 ledgers" in bookie.run("disk", "format", "--dry-run").out
+
+    def test_entries_that_no_index_lists_are_counted_and_kept(self, bookie: Bookie) -> None:
+        """The index was lost, as `disk check` says; no other bookie has a copy of ledger 3."""
+        create_alone(bookie, 3)
+        for path in bookie.ledgers.rglob("*.idx"):
+            path.unlink()
+        for path in bookie.journal.rglob("*.txn"):
+            path.unlink()
+        for options in (["--dry-run"], ["--yes"], ["--yes", "--force", "metadata"]):
+            refused = bookie.run("disk", "format", *options, ok=False)
+            assert refused.status == 4
+            assert "--force only-copies" in refused.err
+            assert "bkctl disk salvage" in refused.err
+        told = bookie.run("disk", "format", "--dry-run", ok=False)
+        assert "entries of 1 ledger in entry logs that no index lists: 3" in told.out
+        assert bookie.run("disk", "salvage", 3, "--out", bookie.base / "out").status == 0
+        bookie.run("disk", "format", "--yes", "--force", "only-copies")
+
+    def test_a_damaged_log_may_have_the_only_copies(self, bookie: Bookie) -> None:
+        create_alone(bookie, 3)
+        for path in (*bookie.ledgers.rglob("*.idx"), *bookie.journal.rglob("*.txn")):
+            path.unlink()
+        for path in (bookie.ledgers / CURRENT).glob("*.log"):
+            path.write_bytes(b"XXXX" + path.read_bytes()[4:])
+        refused = bookie.run("disk", "format", "--yes", ok=False)
+        assert (refused.status, "not readable: " in refused.err) == (4, True)
+        assert "another copy of entries of 1 ledger: 3" in refused.err
 
     def test_a_damaged_journal_is_said(self, bookie: Bookie) -> None:
         """It may have more entries than are counted."""

@@ -30,6 +30,8 @@ from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
 from bookied.offline.bookie import OfflineBookie
+from bookied.offline.entry_logs import summarize
+from bookied.offline.files import log_files
 from bookied.offline.index import entries_of
 from bookied.offline.journal_tail import JournalTail, PendingLedger, records_of
 from bookied.offline.repair.format import Contents, contents, wipe
@@ -110,6 +112,8 @@ class _DeletedContents:
     damaged: int = 0
     only_in_journals: dict[int, int] = attrs.field(factory=dict)
     """For each ledger, the number of entries that are in journals but in no index."""
+    only_in_logs: list[int] = attrs.field(factory=list)
+    """The ledgers in entry logs that no index lists: their index is lost, or they were deleted."""
     only_here: list[int] | None = None
     """The ledgers of which no other bookie may have copies; None if the metadata was not read."""
     listed_by: list[int] = attrs.field(factory=list)
@@ -124,9 +128,14 @@ class _DeletedContents:
             for one in self.roots
         ]
         lines.append(f"{ledgers} with {at_least}{counted(self.entries, 'entry')}")
-        return [*lines, *self._journals()]
+        return [*lines, *self._unindexed()]
 
-    def _journals(self) -> Iterator[str]:
+    def _unindexed(self) -> Iterator[str]:
+        if self.only_in_logs:
+            yield (
+                f"entries of {counted(len(self.only_in_logs), 'ledger')} in entry logs that no "
+                f"index lists: {some_names(self.only_in_logs)}"
+            )
         if self.only_in_journals:
             entries = counted(sum(self.only_in_journals.values()), "entry")
             yield (
@@ -155,8 +164,9 @@ class _DeletedContents:
         ledgers = self.only_here
         why = "no running bookie has another copy of entries of"
         if ledgers is None:
-            ledgers = list(self.only_in_journals)
-            why = "the journals alone have entries, whose other copies were not checked, of"
+            # With an index, ledgers that only the logs have were deleted.
+            ledgers = sorted({*self.only_in_journals, *(() if self.ledgers else self.only_in_logs)})
+            why = "no index lists entries, whose other copies were not checked, of"
         if ledgers:
             which = ledgers[0] if len(ledgers) == 1 else "LEDGER"
             yield Objection(
@@ -261,15 +271,19 @@ def _doomed(
             ledger_id: found.count for ledger_id, found in journals.ledgers.items() if found.ranges
         }
         _count_indexed(offline, journals, doomed)
+        doomed.only_in_logs = sorted(_logged(offline, damaged) - {*doomed.ledgers})
     warn_damage(session, damaged)
     if ask:
-        ids = sorted({*doomed.ledgers, *doomed.only_in_journals})
         listed = session.iterate(
             ledgers_on_bookies, [bookie.bookie_id], unreadable=lambda _id, _error: None
         )
         doomed.listed_by = [one.ledger_id for one in listed]
+        # Damaged files may have entries of any ledger.
+        unseen = doomed.listed_by if damaged else ()
+        ids = sorted({*doomed.ledgers, *doomed.only_in_logs, *doomed.only_in_journals, *unseen})
         stored = session.call(_stored_ledgers, ids, bookie.bookie_id)
         doomed.only_here = [ledger_id for ledger_id, is_only in stored.items() if is_only]
+        doomed.only_in_logs = [one for one in doomed.only_in_logs if one in stored]
         doomed.only_in_journals = {
             ledger_id: count
             for ledger_id, count in doomed.only_in_journals.items()
@@ -300,6 +314,20 @@ def _count_indexed(offline: OfflineBookie, journals: JournalTail, doomed: _Delet
     doomed.only_in_journals = {
         ledger_id: count for ledger_id, count in doomed.only_in_journals.items() if count
     }
+
+
+def _logged(offline: OfflineBookie, damaged: list[CorruptError]) -> set[int]:
+    """Return the ledgers in the entry logs; add what cannot be read to ``damaged``."""
+    found: set[int] = set()
+    for file in log_files(offline.files, offline.found):
+        try:
+            log = summarize(offline.files, file.path)
+        except CorruptError as error:
+            damaged.append(error)
+            continue
+        found.update(share.ledger_id for share in log.ledgers)
+        damaged += [] if log.damage is None else [log.damage]
+    return found
 
 
 async def _stored_ledgers(
