@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
+from twisted.python.threadable import isInIOThread
 
 from bkclient.client import Client
 from bkclient.concurrency import use_steady_clock
@@ -54,20 +56,42 @@ def reactor_in_thread() -> Any:
     """Return the reactor, running in another thread; start it if needed.
 
     Raises:
-        IllegalOperationError: called from the reactor's own thread, which must not block.
+        IllegalOperationError: called from the reactor's own thread, which must not block; or the
+            reactor is of the process that this process was forked from, or has stopped.
     """
     from twisted.internet import reactor
-    from twisted.python.threadable import isInIOThread
 
     the_reactor: Any = reactor
+    if hasattr(the_reactor, "user_pid"):
+        _insist_usable(the_reactor)
     with _starting:
         if not the_reactor.running:
             _start(the_reactor)
-        elif isInIOThread():
-            raise IllegalOperationError(
-                "the blocking client cannot be used in the reactor's thread"
-            )
+        the_reactor.user_pid = os.getpid()
+    _insist_usable(the_reactor)
     return the_reactor
+
+
+def _insist_usable(reactor: Any) -> None:
+    """Refuse to wait for a reactor if the wait would never end.
+
+    Raises:
+        IllegalOperationError: see ``reactor_in_thread``.
+    """
+    why = _why_unusable(reactor)
+    if why is not None:
+        raise IllegalOperationError(f"the blocking client cannot be used {why}")
+
+
+def _why_unusable(reactor: Any) -> str | None:
+    if reactor.user_pid != os.getpid():
+        return (
+            "after a fork: its thread runs in the parent process only; start this process with"
+            " spawn, or use the client first in this process"
+        )
+    if not reactor.running:
+        return "any more: the reactor has stopped, as at the end of the process"
+    return "in the reactor's thread" if isInIOThread() else None
 
 
 def _start(reactor: Any) -> None:
@@ -104,8 +128,10 @@ def call_in_reactor(
     raised again. ``done`` is the event to wait for, by default a new one.
 
     Raises:
+        IllegalOperationError: the wait would never end; see ``reactor_in_thread``.
         Exception: any error of the work.
     """
+    _insist_usable(reactor)
     done = _InterruptibleEvent() if done is None else done
     outcome: list[Any] = []
     running: list[Deferred[Any]] = []
@@ -238,7 +264,17 @@ class BlockingClient:
             # After an interruption the iterator may still run: it ends itself, and cannot be
             # closed.
             if hasattr(values, "aclose") and not getattr(values, "ag_running", False):
-                self._run(values.aclose)
+                self._end(values.aclose)
+
+    def _end(self, close: Callable[[], Any]) -> None:
+        """Close an async iterator; without a wait if the wait would never end.
+
+        The garbage collector may end an iteration: in any thread, and when the process ends.
+        """
+        if _why_unusable(self._reactor) is None:
+            self._run(close)
+        elif isInIOThread():
+            self._reactor.callFromThread(Deferred.fromCoroutine, _awaited(close))
 
     def iter_entries(
         self,
@@ -318,7 +354,7 @@ class BlockingClient:
         """Create a ledger, add ``payloads``, close it; return its id and last entry.
 
         ``options`` are those of ``Client.create_ledger``. ``payloads`` is consumed in the
-        reactor's thread, so it must not block.
+        reactor's thread, so it must not block: it cannot read from a blocking client.
         """
         return self.call(_write_ledger, payloads, options)
 

@@ -254,6 +254,98 @@ print(client.read_entry(ledger_id, last).payload.decode())
     assert (done.stdout, done.returncode) == ("from a script\n", 0), done.stderr
 
 
+SCRIPTS = {
+    "the process ends in an iteration": (
+        """
+entries = client.iter_entries(ledger_id)
+print(next(entries).payload.decode())
+""",
+        "entry 0",
+    ),
+    "payloads come from the client itself": (
+        """
+try:
+    client.write_ledger((e.payload for e in client.iter_entries(ledger_id)), ensemble_size=3)
+except IllegalOperationError as error:
+    print(error)
+""",
+        "the blocking client cannot be used in the reactor's thread",
+    ),
+    "the collector ends an iteration in the reactor's thread": (
+        """
+entries = client.iter_entries(ledger_id)
+next(entries)
+client.run(entries.close)
+print(client.read_entry(ledger_id, 1).payload.decode())
+""",
+        "entry 1",
+    ),
+    "a fork uses the client of its parent": (
+        """
+def in_fork():
+    client.read_entry(ledger_id, 1)
+print(fork(in_fork))
+""",
+        "the blocking client cannot be used after a fork",
+    ),
+    "a fork makes a client of its own": (
+        """
+print(fork(lambda: BlockingClient(client.uri)))
+""",
+        "the blocking client cannot be used after a fork",
+    ),
+    "a fork ends an iteration of its parent": (
+        """
+entries = client.iter_entries(ledger_id)
+next(entries)
+print(fork(entries.close))
+""",
+        "it returned",
+    ),
+}
+
+_FORK = """
+import multiprocessing
+from bkclient.errors import IllegalOperationError
+
+def fork(work):
+    said = multiprocessing.get_context("fork").SimpleQueue()
+    def run():
+        try:
+            work()
+        except IllegalOperationError as error:
+            said.put(str(error))
+        else:
+            said.put("it returned")
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join()
+    return said.get()
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("script", "says"), SCRIPTS.values(), ids=SCRIPTS)
+def test_nothing_waits_for_a_reactor_that_cannot_answer(uri: str, script: str, says: str) -> None:
+    with BlockingClient(uri) as client:
+        ledger_id, _ = client.write_ledger([b"entry %d" % n for n in range(1000)], **TRIPLE)
+    before = f"""
+from bkclient.blocking import BlockingClient
+{_FORK}
+client, ledger_id = BlockingClient({uri!r}), {ledger_id}
+client.uri = {uri!r}
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", before + script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout[: len(says)], done.returncode) == (says, 0), done.stderr
+    assert not done.stderr
+
+
 def test_ids_are_plain_numbers_for_callers(uri: str) -> None:
     with BlockingClient(uri) as client:
         ledger_id, _ = client.write_ledger([b"x"], ledger_id=LedgerId(4711), **TRIPLE)
