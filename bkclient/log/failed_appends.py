@@ -177,6 +177,7 @@ class AppendRepair:
                 # The missing entries could only be appended after the existing ones.
                 raise AppendUnknownError("a ledger lost entries that later ones were to follow")
             queue.fix_end(segment, last)
+            segments.forget_previous(segment)
         queue.settle()
         queue.detach()
         await segments.start_over()

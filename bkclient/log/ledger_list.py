@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms
-from bkclient.errors import ClientError, MetadataVersionError
+from bkclient.errors import ClientError, MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
 from bkclient.log.record import LastBatch, LogOptions, LogRecord, decode_record
@@ -235,5 +235,8 @@ async def is_settled(client: Client, record: LogRecord) -> bool:
     last: LedgerId | None = record.last_ledger_id
     if last is None:
         return True
-    metadata = (await client.read_metadata(last)).value
+    try:
+        metadata = (await client.read_metadata(last)).value
+    except NoSuchLedgerError:
+        return False  # The ledger is lost, or the log has grown and was trimmed.
     return metadata.is_closed and BATCH_KEY in metadata.custom

@@ -179,6 +179,10 @@ class LogManager:
             try:
                 last = await self._closed_at(ledger_id, record)
             except NoSuchLedgerError as error:
+                if not (await LedgerList(self._client, name).read_patiently()).record.lists(
+                    ledger_id
+                ):
+                    continue  # The log was trimmed since; its record cannot be replaced.
                 raise LogDamagedError(
                     f"ledger {ledger_id} of log {name} is gone: its entries are lost"
                 ) from error

@@ -138,10 +138,14 @@ class Segments:
         reader.close()
         return reader.last_add_confirmed
 
+    def forget_previous(self, segment: Segment) -> None:
+        """Forget the previous ledger, whose end is fixed: a trim may delete it from now on."""
+        if segment is self.previous:
+            self.previous = None
+
     async def start_over(self) -> None:
         """Continue in a new ledger; the ends of the earlier ones are fixed."""
-        following = await self._list_following()
-        self.previous, self.current = None, following
+        self.current = following = await self._list_following()
         following.is_settled = True
 
     # The end

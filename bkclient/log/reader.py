@@ -37,6 +37,11 @@ UNREACHABLE: Final = (BookieUnavailableError, ReadFailedError, RequestTimeoutErr
 
 RETRY_S: Final = 0.5
 
+LOOK_AGAIN_S: Final = 10.0
+"""Seconds after which a reader at the end reads the record again: a watch can end, as with a
+client that is closed.
+"""
+
 
 class LogReader:
     """A reader of a log, made by ``LogManager.open_reader``. One task at a time iterates over it.
@@ -240,7 +245,8 @@ class LogReader:
                     return record
                 if record.sealed or not self._follow:
                     return None
-                await changed
+                clock = self._client.cluster.clock
+                await changed.addTimeout(LOOK_AGAIN_S, clock, lambda _result, _timeout_s: None)
             finally:
                 watch.cancel()
 

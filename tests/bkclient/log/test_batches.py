@@ -224,6 +224,33 @@ def test_a_batch_by_itself_is_taken_without_a_look_at_the_others() -> None:
     assert len(reads) <= 4, reads
 
 
+def test_a_batch_is_taken_although_the_last_ledger_before_it_is_trimmed_meanwhile() -> None:
+    stream, other = Stream(), Stream("other")
+    other.world, other.client = stream.world, stream.world.client(seed=1)
+    other.manager = LogManager(other.client)
+    last, following = (other.ledger(n, [b"%d" % n]) for n in range(2))
+    other.offer(0, last)
+    offered = stream.ledger(0, [b"a"])
+    late: list[TreeOperation] = []
+
+    def delay_s(operation: TreeOperation) -> float:
+        if operation.name == "get" and operation.path.endswith(f"/L{last:04}") and not late:
+            late.append(operation)
+            return 6.0
+        return 0.0
+
+    stream.world.metadata.delay_s = delay_s
+    offering = stream.world.start(
+        stream.manager.append_ledgers("events", [offered], stream="s", batch=0)
+    )
+    stream.world.settle(1)
+    assert late
+    other.offer(1, following)
+    stream.world.run(other.manager.trim("events", Position(1, 0)))
+    assert offering.finish()
+    assert stream.found() == [b"1", b"a"]
+
+
 def test_streams_do_not_know_each_other() -> None:
     stream = Stream()
     stream.offer(7, stream.ledger(7, [b"a"]))

@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from bkclient.client import Client
-from bkclient.errors import ClientError, IncorrectParameterError
+from bkclient.errors import ClientClosedError, ClientError, IncorrectParameterError
 from bkclient.log import (
     EARLIEST,
     LATEST,
@@ -417,6 +417,30 @@ class TestLeading:
         assert world.run(_await(slow)) == Position(0, 1)
         world.run(writer.close())
         assert all_of(world, manager) == [b"0", b"slow"]
+
+    def test_a_trim_during_a_repair_does_not_end_it(self) -> None:
+        """It may take the ledger before the last one, whose end the first attempt has fixed."""
+        world = World(3)
+        manager = logs(world, delay_ensemble_change=True)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        for bookie in world.bookies.values():
+            bookie.policy = when(is_add, Fate.LOSE)
+        slow = writer.append(b"slow")
+        rolling = world.start(writer.roll())
+        world.settle(0.5)
+        assert writer.record.next_index == 2
+        next_one = writer.append(b"next")
+        world.kill("b3")
+        world.settle(15)
+        assert (rolling.done, writer.is_repairing) == (True, True)
+        assert world.run(logs(world, 1).trim("events", Position(9, 0))) == Position(1, 0)
+        released(world)
+        world.restart("b3")
+        appended = [world.run(_await(one)) for one in (slow, next_one, writer.append(b"last"))]
+        assert appended == [Position(2, 0), Position(2, 1), Position(2, 2)]
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"slow", b"next", b"last"]
 
     def test_a_trim_whose_answer_is_lost_deletes_all_it_took_although_the_log_grows(self) -> None:
         world = World(3)
@@ -961,6 +985,21 @@ class TestReading:
         with pytest.raises(LogTrimmedError, match="ledger 0 was trimmed"):
             world.run(read_and_trim())
 
+    def test_a_reader_that_waits_for_the_next_ledger_ends_with_its_client(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        world.run(writer.close())
+        client = world.client(seed=5)
+        reading, seen = following(world, world.run(LogManager(client).open_reader("events")))
+        world.settle(2)
+        assert (seen, reading.done) == ([b"0"], False)
+        world.run(client.close())
+        world.run(client.store.close())
+        with pytest.raises(ClientClosedError):
+            reading.finish()
+
     def test_a_ledger_that_is_gone_is_no_end_of_the_log(self) -> None:
         world = World(3)
         manager = logs(world)
@@ -979,7 +1018,39 @@ class TestReading:
         assert all_of(world, manager, Position(1, 0)) == [b"1"]
 
 
+def trimmed_during(world: World, reading: LedgerId, work: Any) -> Any:
+    """Trim the log while ``work`` reads a ledger's metadata; return what becomes of the work."""
+    late: list[TreeOperation] = []
+
+    def delay_s(operation: TreeOperation) -> float:
+        is_it = operation.name == "get" and operation.path.endswith(f"/L{reading:04}")
+        if is_it and not late:
+            late.append(operation)
+            return 6.0
+        return 0.0
+
+    world.metadata.delay_s = delay_s
+    working = world.start(work)
+    world.settle(1)
+    assert late
+    world.run(logs(world, 1).trim("events", Position(9, 0)))
+    return working.finish()
+
+
 class TestTakingAway:
+    def test_a_trim_while_a_writer_opens_the_log_is_no_loss(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        for number in range(3):
+            append(world, writer, b"%d" % number)
+            world.run(writer.roll())
+        world.run(writer.close())
+        writer = trimmed_during(world, LedgerId(1), logs(world, 2).open_writer("events"))
+        append(world, writer, b"3")
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"3"]
+
     def test_only_whole_closed_ledgers_go_and_never_the_last(self) -> None:
         world = World(3)
         manager = logs(world)
