@@ -56,8 +56,8 @@ class JournalRecordError(CorruptError):
     """A journal record in the middle of the file is damaged."""
 
     hint: ClassVar[str] = (
-        "skipReplayJournalInvalidRecord=true starts without the rest of that journal; this bookie "
-        "loses the entries of that rest that are in no entry log"
+        "`bkctl disk check -c FILE` says what to save first; skipReplayJournalInvalidRecord=true "
+        "starts without the rest of that journal, and this bookie then denies its entries"
     )
 
 

@@ -25,6 +25,7 @@ from bookied.directories.bookie_id import RealHost, identify
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.lock import DirectoryLocks
+from bookied.directories.root_paths import exchanged, exchanged_message
 from bookied.directories.roots import CURRENT, Directories, directories
 from bookied.directories.stored_cookie import CookieInStore
 from bookied.directories.using_processes import TOOL, uses
@@ -183,18 +184,20 @@ def whole_bookie(
 
 
 def _insist_all(found: Directories) -> None:
-    """Refuse an incomplete list of a bookie's directories, or another order than in its cookies.
+    """Refuse an incomplete list of a bookie's directories, another order, and exchanged ones.
 
     Data in missing directories would be treated as lost, and DbLedgerStorage finds a ledger by the
     number and the order of its directories. Paths may differ: directories were moved, or copied.
 
     Raises:
-        RefusedError: no cookie in them matches.
+        RefusedError: no cookie in them matches, or directories were exchanged.
     """
     cookies = []
     for directory in found.all_dirs:
         with contextlib.suppress(CorruptError):  # A damaged cookie is ignored.
             cookies.append(read_cookie(RealFiles(), directory))
+    for root, former in exchanged(RealFiles(), found):
+        raise RefusedError(exchanged_message(root, former))
     known = [cookie for cookie in cookies if cookie is not None]
     if known and not any(_are_all(found, cookie) for cookie in known):
         wanted = known[0]

@@ -10,7 +10,7 @@ Java's, may be at any path.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -35,14 +35,39 @@ def check_paths(
         WrongIdentityError: a root was at another path.
         OSError: a note cannot be read.
     """
+    for root, former in _elsewhere(files, found):
+        if former == moved.get(root):
+            continue
+        if former in found.roots:
+            raise WrongIdentityError(exchanged_message(root, former))
+        raise WrongIdentityError(
+            f"{root} was {former} at the last start; if it was moved on purpose: `bkctl cookie "
+            f"repair -c FILE`, or, if all cookies are right already, remove {root / NAME}"
+        )
+
+
+def exchanged(files: Files, found: Directories) -> Iterator[tuple[Path, Path]]:
+    """Yield each root with a cookie that was another one of these roots, and that root. Blocks.
+
+    Raises:
+        OSError: a note cannot be read.
+    """
+    for root, former in _elsewhere(files, found):
+        if former in found.roots:
+            yield root, former
+
+
+def exchanged_message(root: Path, former: Path) -> str:
+    """Return the message about a root that was another root of the same bookie."""
+    return f"{root} was {former} at the last start: they were exchanged; mount each where it was"
+
+
+def _elsewhere(files: Files, found: Directories) -> Iterator[tuple[Path, Path]]:
     for root in found.roots:
         former = _noted(files, root)
-        is_new = not files.exists(root / CURRENT / VERSION)
-        if not is_new and former not in {None, root, moved.get(root)}:
-            raise WrongIdentityError(
-                f"{root} was {former} at the last start: if directories were exchanged, mount each "
-                f"where it was; if this directory was moved on purpose, remove {root / NAME}"
-            )
+        has_cookie = files.exists(root / CURRENT / VERSION)
+        if former is not None and former != root and has_cookie:
+            yield root, former
 
 
 def note_paths(files: Files, found: Directories) -> None:

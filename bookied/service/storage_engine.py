@@ -20,9 +20,11 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.disk_fullness import insist_usable
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.last_journal_note import (
+    ALL_LEDGERS,
     NO_LEDGER,
     LastJournalNote,
     fences_in_doubt_to,
+    note_doubt,
     note_journal,
 )
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
@@ -145,10 +147,12 @@ class Engine:
             self.storages,
             self._found.journal_dirs,
             skip_invalid=self._config.skip_invalid_records,
+            skipped=partial(note_doubt, self._parts.files, self._found.journals, ALL_LEDGERS),
             may_be_missing=may_be_missing,
             writes_beside=self._parts.threads,
         )
         found = await self._blocking(replay)
+        self.in_doubt_to = ALL_LEDGERS if found.has_skipped else self.in_doubt_to
         log.info(
             "replayed {entries} entries ({size_bytes} bytes) of {journals} journals",
             entries=found.entries,

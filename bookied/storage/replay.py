@@ -77,6 +77,9 @@ class ReplayReport:
     residues: list[Path] = attrs.field(factory=list)
     """Journals with non-zero bytes after the end of their data."""
 
+    has_skipped: bool = False
+    """Whether the rest of a damaged journal was skipped."""
+
 
 def recover(
     files: Files,
@@ -84,6 +87,7 @@ def recover(
     journal_directories: Sequence[Path],
     *,
     skip_invalid: bool = False,
+    skipped: Callable[[], object] = lambda: None,
     may_be_missing: bool = False,
     drain_bytes: int = DRAIN_BYTES,
     writes_beside: bool = False,
@@ -99,6 +103,7 @@ def recover(
         storages: open, not started.
         journal_directories: the ``current`` directory of each, in configured order.
         skip_invalid: ``skipReplayJournalInvalidRecord``: skip the rest of a damaged journal.
+        skipped: called before the marks move if a part was skipped: it may have had fences.
         may_be_missing: continue when journals are missing: ``bookied.data_integrity`` then fetches
             their entries from other bookies.
         drain_bytes: bytes of entries in memory that start a write to the entry logs.
@@ -127,6 +132,8 @@ def recover(
             replay.found.marks.append(replay.directory(directory, mark))
     finally:
         replay.end_writes()
+    if replay.found.has_skipped:
+        skipped()
     is_in_files = replay.put_into_files(lambda: run_now(storages.flush(do_now)))
     is_cut_allowed = may_be_missing or skip_invalid
     if not is_in_files or not _write_marks(storages, replay.found.marks, lower=is_cut_allowed):
@@ -182,9 +189,13 @@ class _Replay:
         """Replay the journals of one directory; return where they end."""
         # A process may have died before it synced the name of a journal that the mark will name.
         self._files.sync_dir(directory)
-        may_be_cut = self._skip_invalid or self._may_be_missing
         stored = mark
-        mark = trusted_mark(self._files, directory, mark, may_be_cut=may_be_cut)
+        try:
+            mark = trusted_mark(self._files, directory, mark)
+        except JournalRecordError as error:
+            if not self._may_be_missing:
+                self._skip(error)
+            mark = START
         ids = journals_to_replay(self._files, directory, mark, may_be_missing=self._may_be_missing)
         if self._may_be_missing and mark.journal_id not in ids:
             # A mark that names a missing journal would stop the next start.
@@ -250,28 +261,19 @@ class _Replay:
             self._replay_all(scan)
             check_end(scan, is_last=is_last, has_mark=has_mark)
         except JournalRecordError as error:
-            if not self._skip_invalid:
-                raise
-            log.warn("skipping the rest of a damaged journal: {error}", error=error)
+            self._skip(error)
         else:
-            self._tell_end(scan)
+            _tell_end(scan, self.found)
         finally:
             self._store_batches()
             self._tell(self.found.size_bytes)
 
-    def _tell_end(self, scan: JournalScan) -> None:
-        """Log and record bytes after the last record of a journal that a crash ended."""
-        if scan.is_torn:
-            self.found.torn.append(scan.path)
-            log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)
-        elif (residue := scan.residue()) is not None:
-            self.found.residues.append(scan.path)
-            log.warn(
-                "{path} ends at {end}; the bytes from {residue} on cannot be replayed",
-                path=scan.path,
-                end=scan.end,
-                residue=residue,
-            )
+    def _skip(self, error: JournalRecordError) -> None:
+        """Skip the rest of a damaged journal if the settings allow it, else raise its error."""
+        if not self._skip_invalid:
+            raise error
+        self.found.has_skipped = True
+        log.warn("skipping the rest of a damaged journal: {error}", error=error)
 
     def _replay_all(self, scan: JournalScan) -> None:
         for part in scan.parts():
@@ -450,6 +452,21 @@ class _Replay:
             raise error
         log.warn("replayed entries wait in memory for space: {error}", error=error)
         return False
+
+
+def _tell_end(scan: JournalScan, found: ReplayReport) -> None:
+    """Log and record bytes after the last record of a journal that a crash ended."""
+    if scan.is_torn:
+        found.torn.append(scan.path)
+        log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)
+    elif (residue := scan.residue()) is not None:
+        found.residues.append(scan.path)
+        log.warn(
+            "{path} ends at {end}; the bytes from {residue} on cannot be replayed",
+            path=scan.path,
+            end=scan.end,
+            residue=residue,
+        )
 
 
 async def do_now(action: Callable[[], T]) -> T:

@@ -191,6 +191,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "to another bookie, a cluster that was formatted anew. The bookie "
             "does not start, because it could report acknowledged entries as missing.",
             "`bkctl doctor --local -c FILE` names the difference",
+            "`bkctl cluster restore FILE`, with the bookies stopped, if the cluster was formatted",
             "`bkctl bookie rename -c FILE` after a change of address",
             "`bkctl cookie repair -c FILE` after directories were moved to other paths",
             "`bkctl disk expand -c FILE` after new directories",
@@ -305,6 +306,17 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "offset. Ledgers with other replicas can be read and repaired.",
             "`bkctl disk check -c FILE` looks for more, with the bookie stopped",
             "`bkctl disk check --repair-plan -c FILE` prints the commands that repair it",
+        ),
+        "BK-JOURNAL-RECORD": _advice(
+            "A journal is damaged before its end. This bookie may have lost acknowledged entries. "
+            "It does not start, because it would report them as missing.",
+            f"if no older, intact copy of the file exists, first {SALVAGE}",
+            "replace the bookie: `bkctl recover BOOKIE` copies its entries to other bookies, then "
+            "`bkctl disk format --delete-cookie -c FILE` empties its directories, and the bookie "
+            "starts as a new one",
+            "without other bookies: skipReplayJournalInvalidRecord=true starts without the rest of "
+            "that journal; the bookie then denies its entries, and asks the metadata which ledgers "
+            "may be fenced",
         ),
         "BK-JOURNAL-MISSING": _advice(
             "A journal that the last mark needs, or the newest journal, is missing or was cut: the "

@@ -12,6 +12,7 @@ from bkclient.config.findings import Severity
 from bookied.directories.cookie_check import directories_of
 from bookied.directories.emptied_directories import ContentKind, losses
 from bookied.directories.lock import is_locked
+from bookied.directories.root_paths import exchanged, exchanged_message
 from bookied.directories.roots import COOKIE_BYTES_MAX, DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
@@ -31,25 +32,24 @@ from bookied.storage.journal.mark import START, LastMark
 from wire.errors import FormatError
 from wire.records.cookie import Cookie, decode_cookie
 
-_SALVAGE_FIX: Final = (
-    "skipReplayJournalInvalidRecord=true starts without the rest of that journal; "
-    "keep a copy of the file first"
-)
-_MARK_FIX: Final = (
-    "put that journal back, or start the bookie without its data: its ledgers are copied from the "
-    "other bookies"
-)
 _COOKIE_FIX: Final = "bkctl cookie repair -c FILE"
 _NEW_FIX: Final = "bkctl disk expand -c FILE, if the directory is new; else put the settings back"
 SALVAGE: Final = (
-    "save the entries that are only in the journals: `bkctl disk format --dry-run -c FILE` names "
+    "save the entries that only this bookie has: `bkctl disk format --dry-run -c FILE` names "
     "their ledgers, `bkctl disk salvage LEDGER --out DIR -c FILE` saves the entries of one"
+)
+_REPLACE: Final = (
+    "`bkctl recover {bookie}` copies the entries that other bookies have, `bkctl disk format "
+    "--delete-cookie -c FILE` empties all directories, and the bookie starts as a new one"
 )
 LOSS_FIX: Final = (
     "mount the disk, or put back the old files. If both are impossible, first " + SALVAGE + ". "
-    "Then `bkctl recover {bookie}` copies the entries that other bookies have, `bkctl disk format "
-    "--delete-cookie -c FILE` empties all directories, and the bookie starts as a new one. Never "
-    "copy VERSION into an empty directory"
+    "Then " + _REPLACE + ". Never copy VERSION into an empty directory"
+)
+_DAMAGE_FIX: Final = (
+    "first " + SALVAGE + ". Then " + _REPLACE + ". Without other bookies: "
+    "skipReplayJournalInvalidRecord=true starts without the rest of that journal, whose entries "
+    "the bookie then denies; keep a copy of the file"
 )
 _EXPLAIN_FIX: Final = "the bookie will not start: put back the old files, or see `bkctl explain {}`"
 
@@ -61,12 +61,16 @@ OTHER_DIRECTORIES: Final = "cookie-directories"
 def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[DiskFinding]:
     """Check cookies, marks and the file that shows an unclean stop."""
     yield from _check_cookies(bookie, found)
+    for root, former in exchanged(bookie.files, bookie.found):
+        what = exchanged_message(root, former)
+        fix = "exchange the mounts or directories again; change no file in them before"
+        yield DiskFinding(Severity.PROBLEM, "directories-exchanged", what, root, fix=fix)
     for loss in losses(bookie.files, bookie.found):
         fix = _EXPLAIN_FIX.format(f"BK-{kind_of(loss.error).upper()}")
         if loss.held is ContentKind.ENTRIES:
             fix = LOSS_FIX.format(bookie=found.bookie_id or "BOOKIE")
         yield from_error(loss.error, fix=fix)
-    yield from _check_marks(bookie)
+    yield from _check_marks(bookie, found)
     for directory in bookie.found.ledger_dirs:
         if bookie.files.exists(directory / DIRTY):
             runs = is_locked(directory.parent)
@@ -147,7 +151,7 @@ def _compare_directories(
 # Marks -------------------------------------------------------------------------------------------
 
 
-def _check_marks(bookie: OfflineBookie) -> Iterator[DiskFinding]:
+def _check_marks(bookie: OfflineBookie, found: Findings) -> Iterator[DiskFinding]:
     damage: list[CorruptError] = []
     counted = [mark.journal for mark in bookie.marks(report=damage.append)]
     for error in damage:
@@ -157,22 +161,26 @@ def _check_marks(bookie: OfflineBookie) -> Iterator[DiskFinding]:
         if number not in counted and journals.journal_ids(bookie.files, directory):
             message = "no lastMark for this directory: all its journals are replayed"
             yield DiskFinding(Severity.NOTE, "no-mark", message, directory)
-        yield from check_mark(bookie, number, bookie.highest_mark(number))
+        highest = bookie.highest_mark(number)
+        yield from check_mark(bookie, number, highest, found.bookie_id)
 
 
-def check_mark(bookie: OfflineBookie, number: int, mark: LastMark) -> Iterator[DiskFinding]:
+def check_mark(
+    bookie: OfflineBookie, number: int, mark: LastMark, bookie_id: str = "BOOKIE"
+) -> Iterator[DiskFinding]:
     """Check whether replay can start at a mark of the ``number``-th journal directory."""
     if mark <= START or not mark.journal_id:
         return
     path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
     if not bookie.files.exists(path):
         message = f"lastMark names this journal (id {mark.journal_id}); the bookie will not start"
-        yield DiskFinding(Severity.PROBLEM, "journal-missing", message, path, fix=_MARK_FIX)
+        fix = LOSS_FIX.format(bookie=bookie_id)
+        yield DiskFinding(Severity.PROBLEM, "journal-missing", message, path, fix=fix)
         return
     try:
         size, is_place = bookie.files.size(path), is_boundary(bookie.files, path, mark.offset)
     except JournalRecordError as error:
-        yield from_error(error, fix=_SALVAGE_FIX)
+        yield from_error(error, fix=_DAMAGE_FIX.format(bookie=bookie_id))
         return
     except (CorruptError, OSError):
         return  # Reported with the journals.
@@ -203,7 +211,7 @@ def check_journals(
     """
     done = 0
     for number, directory in enumerate(bookie.found.journal_dirs):
-        yield from _check_gaps(bookie, number)
+        yield from _check_gaps(bookie, number, found.bookie_id)
         to_replay = dict(bookie.to_replay(number))
         mark = bookie.highest_mark(number)
         blank = blank_ends(bookie.files, directory, mark)  # A start removes them.
@@ -240,8 +248,9 @@ class _JournalPart:
         return self.replay_from is not None and offset >= self.replay_from
 
 
-def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
+def _check_gaps(bookie: OfflineBookie, number: int, bookie_id: str) -> Iterator[DiskFinding]:
     """Yield findings for missing or another directory's journals: the bookie would not start."""
+    fix = LOSS_FIX.format(bookie=bookie_id)
     mark = bookie.highest_mark(number)
     directory = bookie.found.journal_dirs[number]
     try:
@@ -249,21 +258,22 @@ def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
         journals_to_replay(bookie.files, directory, trusted)
     except JournalMissingError as error:
         if error.path.name != layout.file_name(mark.journal_id):  # Else reported with the marks.
-            yield from_error(error, fix=_MARK_FIX)
+            yield from_error(error, fix=fix)
     try:
         count = len(bookie.found.journal_dirs)
         insist_own(bookie.files, directory, mark, number, count)
     except JournalMissingError as error:
-        yield from_error(error, fix=_MARK_FIX)
+        yield from_error(error, fix=fix)
 
 
 def _check_journal(
     bookie: OfflineBookie, found: Findings, part: _JournalPart, tick: Tick, before: int
 ) -> Iterator[DiskFinding]:
+    fix = _DAMAGE_FIX.format(bookie=found.bookie_id)
     try:
         scan = journals.open_scan(bookie.files, part.path, part.start)
     except (CorruptError, OSError) as error:
-        yield from_error(error, fix=_SALVAGE_FIX)
+        yield from_error(error, fix=fix)
         return
 
     def tell(at: int) -> None:
@@ -280,12 +290,12 @@ def _check_journal(
     except JournalRecordError as error:
         is_replayed = part.is_replayed(error.offset or 0)
         severity = Severity.PROBLEM if is_replayed else Severity.WARNING
-        yield from_error(error, severity=severity, fix=_SALVAGE_FIX if is_replayed else "")
+        yield from_error(error, severity=severity, fix=fix if is_replayed else "")
         if part.replay_from is not None and not is_replayed:
             rest = attrs.evolve(part, start=part.replay_from)
             yield from _check_journal(bookie, found, rest, tick, before)
     except (CorruptError, OSError) as error:
-        yield from_error(error, fix=_SALVAGE_FIX)
+        yield from_error(error, fix=fix)
     finally:
         scan.close()
 

@@ -9,8 +9,10 @@ section 17, D2 and D3 at replay).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from bookied.directories.emptied_directories import check_losses
+from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories, clear_dirty
 from bookied.errors import NoWritableDirError
 from bookied.storage.files.files import Files
@@ -45,7 +47,12 @@ def flush(
     try:
         storages.open()
         replayed = recover(
-            files, storages, found.journal_dirs, skip_invalid=skip_invalid, tell=tell
+            files,
+            storages,
+            found.journal_dirs,
+            skip_invalid=skip_invalid,
+            skipped=partial(note_doubt, files, found.journals, ALL_LEDGERS),
+            tell=tell,
         )
         reached = storages.marks.read(len(found.journals))
     finally:

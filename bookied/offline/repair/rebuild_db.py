@@ -109,32 +109,39 @@ class RebuildDb:
 
         Raises:
             NoLedgersError: a directory has no ``ledgers``, which lists its ledgers.
-            DbRecordError: ``ledgers`` is damaged.
+            DbRecordError: ``ledgers`` is damaged, or an older copy.
+            LedgerPlaceError: as for ``ledgers``; nothing is changed.
         """
+        pairs = self.found.pairs()
+        wanted = []
+        for number, (_ledger_dir, index_dir) in enumerate(pairs):
+            wanted.append(set(self._stored_ledgers(index_dir)))
+            insist_places(wanted[-1], index_dir.parent, number, len(pairs))
         rescan = Rescan(self.files, self.tell)
         is_asked = not (self.dry_run or are_ledgers_rebuilt)
         journalled = _before_marks(rescan, self.found) if is_asked else JournalTail()
-        done = []
-        for ledger_dir, index_dir in self.found.pairs():
-            if not self.files.is_dir(index_dir / layout.LEDGERS):
-                raise NoLedgersError(f"{index_dir} has no database {layout.LEDGERS}")
-            rescan.damaged, rescan.read_up_to = [], {}
-            done.append(self._locations(rescan, ledger_dir, index_dir, journalled))
-        return done
+        return [
+            self._locations(rescan, *pair, ledger_ids, journalled)
+            for pair, ledger_ids in zip(pairs, wanted, strict=True)
+        ]
 
     def _locations(
-        self, rescan: Rescan, ledger_dir: Path, index_dir: Path, journalled: JournalTail
+        self,
+        rescan: Rescan,
+        ledger_dir: Path,
+        index_dir: Path,
+        wanted: set[int],
+        journalled: JournalTail,
     ) -> RebuiltLocations:
-        wanted = set(self._stored_ledgers(index_dir))
-        old = index_dir / layout.LOCATIONS
-        counts = _Counts()
+        rescan.damaged, rescan.read_up_to = [], {}
+        old, counts = index_dir / layout.LOCATIONS, _Counts()
         backup, lacking = None, set[int]()
         if self.dry_run:
             for record in rescan.log_records([ledger_dir]):
                 counts.records += record.ledger_id in wanted
         else:
             with self._replaced(old, LOCATIONS_BACKUP) as (target, backup):
-                _put(target, self._found_places(rescan, ledger_dir, wanted, counts))
+                _put(target, _found_places(rescan, ledger_dir, wanted, counts))
                 _put(target, self._unreadable(rescan, old, wanted, target, counts))
                 counts.entries = _count(target)
                 lacking = _lacking(journalled, wanted, target)
@@ -153,9 +160,14 @@ class RebuildDb:
 
     def _stored_ledgers(self, index_dir: Path) -> Iterator[int]:
         path = index_dir / layout.LEDGERS
-        for key, value in self._items(path, b"", layout.LEDGER_KEYS_END):
-            if layout.decode_ledger(value, key, path) is not None:
-                yield layout.decode_ledger_key(key, path)
+        if not self.files.is_dir(path):
+            raise NoLedgersError(f"{index_dir} has no database {layout.LEDGERS}")
+        with self._opened(path) as opened:
+            opened.check_synced()  # An older copy lacks ledgers, whose locations would be dropped.
+            for items in _batches(opened, b"", layout.LEDGER_KEYS_END):
+                for key, value in items:
+                    if layout.decode_ledger(value, key, path) is not None:
+                        yield layout.decode_ledger_key(key, path)
 
     def _put_into_limbo(self, path: Path, ledger_ids: set[int]) -> None:
         with self._opened(path) as ledgers:
@@ -179,16 +191,6 @@ class RebuildDb:
             wanted = layout.encode_location(flags | layout.NEEDS_INTEGRITY_CHECK)
             ledgers.put([(layout.FLAGS_KEY, wanted)])
             ledgers.sync()
-
-    @staticmethod
-    def _found_places(
-        rescan: Rescan, directory: Path, wanted: set[int], counts: _Counts
-    ) -> Iterator[tuple[bytes, bytes]]:
-        for record in rescan.log_records([directory]):
-            if record.ledger_id in wanted and 0 <= record.entry_id < layout.ENTRY_ID_LIMIT:
-                counts.records += 1
-                key = layout.location_key(record.ledger_id, record.entry_id)
-                yield key, layout.encode_location(record.location)
 
     def _unreadable(
         self, rescan: Rescan, old: Path, wanted: set[int], target: KeyValues, counts: _Counts
@@ -414,6 +416,16 @@ class _Counts:
     records: int = 0
     entries: int = 0
     kept: int = 0
+
+
+def _found_places(
+    rescan: Rescan, directory: Path, wanted: set[int], counts: _Counts
+) -> Iterator[tuple[bytes, bytes]]:
+    for record in rescan.log_records([directory]):
+        if record.ledger_id in wanted and 0 <= record.entry_id < layout.ENTRY_ID_LIMIT:
+            counts.records += 1
+            key = layout.location_key(record.ledger_id, record.entry_id)
+            yield key, layout.encode_location(record.location)
 
 
 def _header(

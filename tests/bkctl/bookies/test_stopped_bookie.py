@@ -421,6 +421,20 @@ class TestRepairs:
             assert missing in host.err.text
         assert snapshot(bookie.base) == before
 
+    def test_exchanged_directories_are_refused(self, bookie: Bookie) -> None:
+        """Their cookies are the same, and the names are those of the settings."""
+        for root, other in ((bookie.journal, bookie.ledgers), (bookie.ledgers, bookie.journal)):
+            (root / CURRENT / VERSION).write_text("4\n")
+            (root / "bookied.path").write_text(f"{other}\n")
+        for words in (
+            ["flush"],
+            ["convert", "--to", "db"],
+            ["rebuild-index", "--all"],
+            ["rebuild-db", "--ledgers"],
+        ):
+            refused = bookie.run("disk", *words, ok=False)
+            assert (refused.status, "they were exchanged" in refused.err) == (4, True), words
+
     def test_some_of_the_directories_or_another_order_are_refused(self, bookie: Bookie) -> None:
         """What is in the others would be taken for lost; DbLedgerStorage goes by the order."""
         other = bookie.base / "another"

@@ -27,6 +27,7 @@ from bookied.errors import (
     DirectoryInUseError,
     DiskWriteFailedError,
     JournalMissingError,
+    JournalRecordError,
     MetadataStartError,
     NoSpaceError,
     PortInUseError,
@@ -41,6 +42,7 @@ from bookied.service.start_failures import StopRequestedError
 from bookied.state.bookie_state import State
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
+from bookied.storage.journal.group_format import GROUP_MAGIC
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.fakes import config_for
 from tests.bookied.worlds.raw_client import RawClient
@@ -615,6 +617,32 @@ def test_after_another_program_metadata_says_which_ledgers_take_adds(running: Ru
             assert client.add(7, entry_id) is ReturnCode.EFENCED
             assert client.add(9, entry_id) is ReturnCode.EOK
             assert client.add(11, entry_id) is ReturnCode.EOK, "metadata knows of no such ledger"
+        run(again.stop())
+
+
+def test_a_fence_in_a_skipped_part_of_a_journal_is_asked_of_the_metadata(
+    running: Running,
+) -> None:
+    service = running.start()
+    with running.client(service) as client:
+        assert client.add(7, 0) is ReturnCode.EOK
+        assert client.add(7, 1) is ReturnCode.EOK
+        client.read(7, 0, fence=True)
+    call(service.fail, RunTimeError("killed"))
+    run(service.abandon())
+    running.failures.clear()
+    recovering = attrs.evolve(metadata(), state=LedgerState.IN_RECOVERY)
+    run(running.onlooker.create_ledger(LedgerId(7), recovering))
+    (path,) = service.directories.journal_dirs[0].glob("*.txn")
+    data = bytearray(path.read_bytes())
+    data[data.index(GROUP_MAGIC) + 100] ^= 1  # The first of several groups.
+    path.write_bytes(data)
+    with pytest.raises(JournalRecordError):
+        running.start()
+    for skips in (True, False):  # The second start has nothing to skip any more.
+        again = running.start(skip_invalid_records=skips)
+        with running.client(again) as client:
+            assert client.add(7, 2) is ReturnCode.EFENCED
         run(again.stop())
 
 

@@ -234,8 +234,9 @@ def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
         if cookie is not None and cookie.instance_id not in {None, cluster}:
             raise RefusedError(
                 f"{root} belongs to cluster {cookie.instance_id}, but {cluster} is selected",
-                next_step="select its cluster with -u, or ignore the metadata service: `bkctl disk "
-                "format --force metadata`",
+                next_step="select its cluster with -u; if the cluster was formatted or removed, "
+                "`bkctl cluster restore FILE` brings it and these entries back; to lose them, "
+                "ignore the metadata service: `bkctl disk format --force metadata`",
             )
 
 

@@ -98,7 +98,12 @@ def _cookie_fix(field: str, seen: LocalSurvey) -> str:
     if field == "journal directories":
         return f"bkctl cookie repair -c {seen.conf}, if they were moved; else the settings"
     if field == "instance id":
-        return "is metadataServiceUri another cluster's? Else bkctl bookieformat, and begin anew"
+        return (
+            "if the cluster was formatted or removed, stop its bookies, then: bkctl cluster "
+            f"restore FILE, with its backup; if metadataServiceUri is another cluster's, correct "
+            f"{seen.conf}. To lose all entries and begin anew: bkctl disk format --force metadata "
+            f"-c {seen.conf}"
+        )
     return "put the settings back as they were"
 
 

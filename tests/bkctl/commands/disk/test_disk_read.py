@@ -472,7 +472,7 @@ def test_a_mark_whose_journal_is_gone_fails_the_check(tmp_path: Path) -> None:
     assert run("lastmark", *words).status == 0
     found = run("lastmark", "--check", *words, ok=False)
     assert found.status == ExitStatus.PROBLEMS
-    assert "the bookie will not start; put that journal back" in found.err
+    assert "the bookie will not start; mount the disk, or put back the old files" in found.err
 
 
 def test_a_table_cuts_payloads_and_o_wide_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,12 @@ def test_13_a_directory_that_is_not_mounted_is_named(bookie: Bookie) -> None:
 def test_13_a_cluster_that_was_formatted_is_told_by_its_id(bookie: Bookie) -> None:
     bookie.run("metaformat", "-n", "-f", "--no-backup")
     found = findings(bookie)
-    assert "bookieformat" in found["local-instance-id"]["fix"]
+    fix = found["local-instance-id"]["fix"]
+    assert fix.index("bkctl cluster restore FILE") < fix.index("bkctl disk format"), (
+        "nothing is lost"
+    )
+    refused = bookie.run("disk", "format", "--yes", ok=False)
+    assert (refused.status, "`bkctl cluster restore FILE`" in refused.err) == (4, True)
 
 
 def test_13_a_cookie_that_the_cluster_has_lost_can_be_put_back(bookie: Bookie) -> None:

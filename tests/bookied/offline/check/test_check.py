@@ -15,6 +15,7 @@ from bkclient.config.findings import Severity
 from bookied.directories.emptied_directories import ContentsNotes
 from bookied.directories.last_journal_note import NO_LEDGER, LastJournalNote, note_journal
 from bookied.directories.lock import DirectoryLocks
+from bookied.directories.root_paths import note_paths
 from bookied.directories.roots import Directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
@@ -190,7 +191,8 @@ def test_damage_in_a_journal_counts_where_it_is_replayed(place: Place) -> None:
     (place.ledgers / "lastMark").write_bytes(encode_mark(LastMark(0x1A1FC678C2B, 512)))
     found = the_one(place.check())
     assert (found.path, found.offset, found.severity) == (path, 1024, Severity.PROBLEM)
-    assert "skipReplayJournalInvalidRecord" in found.fix
+    steps = ["bkctl disk salvage", "bkctl recover b:1", "skipReplayJournalInvalidRecord"]
+    assert [found.fix.index(step) for step in steps] == sorted(map(found.fix.index, steps))
 
 
 def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> None:
@@ -198,6 +200,7 @@ def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> 
     found = the_one(place.check())
     assert (found.kind, found.severity) == ("journal-missing", Severity.PROBLEM)
     assert found.path == place.journal / "1a1fc678c2c.txn"
+    assert found.fix.index("bkctl disk salvage") < found.fix.index("bkctl disk format --delete")
 
 
 def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) -> None:
@@ -213,6 +216,19 @@ def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) ->
     assert kinds == ["journal-missing", "directory-emptied", "directory-emptied"]
     (fix,) = {one.fix for one in place.check() if "entries" in one.message and one.fix}
     assert fix.index("bkctl disk salvage LEDGER") < fix.index("bkctl disk format --delete-cookie")
+
+
+def test_exchanged_directories_are_a_problem(place: Place) -> None:
+    """A bookie refuses them too; all their cookies are the same."""
+    found = place.bookie.found
+    note_paths(RealFiles(), found)
+    assert "directories-exchanged" not in {one.kind for one in place.check()}
+    (journal,), (ledgers,) = found.journals, found.ledgers
+    for root, other in ((journal, ledgers), (ledgers, journal)):
+        (root / "bookied.path").write_text(f"{other}\n")
+    told = [one for one in place.check() if one.kind == "directories-exchanged"]
+    assert [one.severity for one in told] == [Severity.PROBLEM] * 2
+    assert f"{journal} was {ledgers} at the last start" in told[0].message
 
 
 def test_a_journal_of_another_directory_is_a_problem(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from bookied.directories.last_journal_note import ALL_LEDGERS, fences_in_doubt_to
 from bookied.errors import DirectoryEmptiedError, JournalRecordError, NoWritableDirError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.repair.flush import flush
@@ -88,6 +89,7 @@ def test_a_damaged_journal_keeps_the_mark_and_dirty_where_they_are() -> None:
     flush(files, FOUND, storages_on(files, FOUND), skip_invalid=True)
     (ledger,) = indexed_ledgers(OfflineBookie(files, FOUND))
     assert ledger.last_entry == 0
+    assert fences_in_doubt_to(files, FOUND.journals) == ALL_LEDGERS, "the rest may have had one"
 
 
 def test_without_room_nothing_counts_as_flushed() -> None:

@@ -20,7 +20,7 @@ from bookied.directories.last_journal_note import (
     fences_in_doubt_to,
 )
 from bookied.directories.roots import Directories
-from bookied.errors import LedgerPlaceError
+from bookied.errors import DbRecordError, LedgerPlaceError
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.open_storages import open_rocks, storages_of
@@ -42,6 +42,8 @@ from tests.bookied.worlds.golden_disk import ledgers_of, locations
 from tests.bookied.worlds.old_layouts import each_crash, put_files
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
+
+APART = attrs.evolve(TWO, indexes=(Path("/x0"), Path("/x1")))
 
 
 def rebuild(files: Files, found: Directories = ONE, **changes: bool) -> RebuildDb:
@@ -314,6 +316,51 @@ def test_directories_in_another_order_are_refused_before_anything_is_written() -
     with pytest.raises(LedgerPlaceError, match="ledger 7 is in /l1, directory 1 of 2"):
         rebuild(files, exchanged).ledgers()
     assert [one.ledgers for one in rebuild(files, TWO).ledgers()] == [1, 1]
+
+
+def test_exchanged_index_directories_are_refused_before_the_locations_are_rebuilt() -> None:
+    """The logs have no entry of the ledgers in the other index, whose locations would go."""
+    files = disk(APART, {"/l0/current/0.log": log(packet(8, 1)), "/l1/current/0.log": log()})
+    for directory, changes in (
+        ("/x0/current", []),
+        ("/x1/current", [LedgerChange(8, IndexHeader(KEY), page(8))]),
+    ):
+        store = RocksIndex(Path(directory), partial(SimKeyValues, files))
+        store.open()
+        store.write(changes)
+        store.close()
+    before = rows(files, "locations", "/x1/current")
+    with pytest.raises(LedgerPlaceError, match="ledger 8 is in /x1, directory 2"):
+        rebuild(files, APART).locations()
+    assert rows(files, "locations", "/x1/current") == before
+
+
+def test_an_older_list_of_ledgers_is_not_believed(tmp_path: Path) -> None:
+    """The locations of all later ledgers would go; a rebuilt list would then deny their entries."""
+    files, current = RealFiles(), tmp_path / "l0/current"
+    found = Directories((tmp_path / "j",), (tmp_path / "l0",), (tmp_path / "l0",))
+    (tmp_path / "j/current").mkdir(parents=True)
+    current.mkdir(parents=True)
+    (current / "0.log").write_bytes(log(packet(9, 0), packet(8, 1)))
+    for ledger_id in (7, 8):
+        store = RocksIndex(current, open_rocks)
+        store.open()
+        store.write([LedgerChange(ledger_id, IndexHeader(KEY), page(ledger_id))])
+        store.note_synced()
+        store.close()
+        if ledger_id == 7:
+            shutil.copytree(current / "ledgers", tmp_path / "older")
+    shutil.rmtree(current / "ledgers")
+    shutil.copytree(tmp_path / "older", current / "ledgers")
+    work = RebuildDb(files, found, open_rocks, "s1")
+    with pytest.raises(DbRecordError, match="bkctl disk rebuild-db --ledgers"):
+        work.locations()
+    work.ledgers()
+    work.locations()
+    store = RocksIndex(current, open_rocks)
+    store.open()
+    assert store.location(8, 1) == location(0, 1071)
+    store.close()
 
 
 def test_a_dry_run_writes_nothing() -> None:
