@@ -28,6 +28,7 @@ SMALL = {
     "gcWaitTime": 3_600_000,
     **SOON_FORGOTTEN,
 }
+DB = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"
 LEDGER_ID = 7
 LARGE = 60_000
 """The size of entries of which a few hundred fill a disk."""
@@ -307,6 +308,30 @@ def test_a_full_journal_disk_stops_adds_only_until_there_is_room(
     again = machine.start().ready()
     machine.check(again)
     assert again.stop() == 0
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_databases_on_a_disk_without_a_free_byte_are_read(
+    machine: Machine, tmp_path: Path, *, is_killed: bool
+) -> None:
+    """RocksDB writes files as it opens a database for writing."""
+    with small_file_system(tmp_path / "disk", 160 * MB) as disk:
+        storage = {"ledgerStorageClass": DB, "ledgerDirectories": disk}
+        bookie = machine.start(dbStorage_writeCacheMaxSizeMb=16, **storage).ready()
+        assert machine.add(bookie, 100) is ReturnCode.EOK
+        bookie.kill() if is_killed else bookie.stop()
+        ballast = fill(disk)
+        again = machine.start().ready()
+        again.wait_for("STATUS=serving, read-only")
+        machine.check(again)
+        assert machine.add(again, 1) is ReturnCode.EREADONLY
+        again.tells("STATUS=serving, writable", after=ballast.unlink)
+        assert machine.add(again, 100) is ReturnCode.EOK
+        machine.check(again)
+        assert again.stop() == 0
+        last = machine.start().ready()
+        machine.check(last)
+        assert last.stop() == 0
 
 
 def test_entries_are_read_on_connections_whose_adds_wait_for_a_full_journal_disk(

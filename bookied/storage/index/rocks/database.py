@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from twisted.logger import Logger
 
 from bookied.config.db import RocksSettings
-from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
+from bookied.errors import NO_SPACE, DatabaseInUseError, DbRecordError, StorageError
 from bookied.storage.files.files import RealFiles, open_regular, read_regular
 from bookied.storage.index.rocks.format import LOCATIONS
 from bookied.storage.index.rocks.synced_sequence import (
@@ -146,6 +146,9 @@ def open_of_index(settings: RocksSettings, path: Path) -> RocksDatabase:
 def open_database(path: Path, options: Callable[[], Options]) -> RocksDatabase:
     """Open a database for writing; create it if it is missing.
 
+    RocksDB writes files to open a database for writing. On a full disk an existing database is
+    opened for reading, and opened again for a write once there is space.
+
     Args:
         path: its directory.
         options: makes the options; called each time the database is opened.
@@ -155,7 +158,17 @@ def open_database(path: Path, options: Callable[[], Options]) -> RocksDatabase:
         DbRecordError: the database is damaged.
         OSError: the database cannot be read or written.
     """
-    return RocksDatabase(path, lambda: _open(path, options()))
+
+    def opened() -> Rdict:
+        return _open(path, options())
+
+    try:
+        return RocksDatabase(path, opened)
+    except OSError as error:
+        if error.errno not in NO_SPACE or not (path / CURRENT).exists():
+            raise
+        log.warn("no space to write to {path}: it is only read", path=path)
+        return _read_only(path, reopened=opened)
 
 
 def open_read_only(path: Path) -> RocksDatabase:
@@ -171,6 +184,10 @@ def open_read_only(path: Path) -> RocksDatabase:
     """
     if not (path / CURRENT).exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path / CURRENT))
+    return _read_only(path)
+
+
+def _read_only(path: Path, reopened: Callable[[], Rdict] | None = None) -> RocksDatabase:
     # rocksdict writes its own file where it opens a database: open links elsewhere.
     links = Path(tempfile.mkdtemp(prefix="bookied-db-"))
     try:
@@ -181,6 +198,7 @@ def open_read_only(path: Path) -> RocksDatabase:
         return RocksDatabase(
             path,
             lambda: _open_links(path, links),
+            reopened=reopened,
             closed=partial(shutil.rmtree, links, ignore_errors=True),
         )
     except BaseException:
@@ -275,15 +293,20 @@ class RocksDatabase:
         path: Path,
         opened: Callable[[], Rdict],
         *,
+        reopened: Callable[[], Rdict] | None = None,
         closed: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Open the database with ``opened``, with its errors; ``close`` calls ``closed`` last."""
+        """Open the database with ``opened``, with its errors; ``close`` calls ``closed`` last.
+
+        With ``reopened``, ``opened`` opens it for reading: the first write calls ``reopened``.
+        """
         import rocksdict
 
-        self._path, self._reopened, self._closed, self._sleep = path, opened, closed, sleep
+        self._path, self._closed, self._sleep = path, closed, sleep
+        self._reopened = reopened or opened
         self._lock, self._compacting = threading.Lock(), threading.Lock()
-        self._is_broken = self._is_closed = False
+        self._is_broken, self._is_closed = reopened is not None, False
         self._synced = self._noted = 0
         self._quickly = rocksdict.WriteOptions()
         self._quickly.no_slowdown = True
