@@ -112,6 +112,10 @@ class FileIndex:
         path = self._path(ledger_id)
         if path is None:
             return None
+        name = layout.relative_path(ledger_id)
+        for other in (directory / name for directory in self._directories):
+            if other != path and path.name == name.name and self._files.exists(other):
+                raise file_reads.double_error(path, other)
         with self._open.use(path) as file:
             return file_reads.read_index(file, path)
 

@@ -22,7 +22,7 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.emptied_directories import forget_index
+from bookied.directories.emptied_directories import ContentKind, forget_index, losses
 from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
@@ -117,9 +117,13 @@ def rebuild(
         pages_max: the memory limit, in pages of 8 KiB.
 
     Raises:
+        DirectoryEmptiedError: a ledger directory has lost its entries: a new index would lack them.
         OSError: a file cannot be read, or there is no space; each old index is unchanged, or
             replaced by a complete new one.
     """
+    for loss in losses(files, found):
+        if loss.held is ContentKind.ENTRIES:
+            raise loss.error
     work = _Rebuild(files, found, wanted, tell, header_version, None if dry_run else pages_max)
     try:
         work.scan()
@@ -152,7 +156,10 @@ class _Rebuild:
         self._index = FileIndex(files, found.index_dirs)
         self.rescan = Rescan(files, tell, self._index)
         self._log_id_max = highest_log_id(files, found.ledger_dirs)
-        self._old = self._old_indexes()
+        self._old: dict[int, Path] = {}
+        self._doubles: dict[int, list[Path]] = {}
+        """Further index files of ledgers that have several: which one is newer is unknown."""
+        self._find_old_indexes()
         self._homes: dict[int, Path] = {}
         self._pages = _Pages(files, self._temporary, pages_max)
         self._journalled: dict[int, JournalledLedger] = {}
@@ -164,14 +171,14 @@ class _Rebuild:
         self._is_log_damaged = False
         self.known: set[int] = set()
 
-    def _old_indexes(self) -> dict[int, Path]:
-        found: dict[int, Path] = {}
+    def _find_old_indexes(self) -> None:
         for directory in self._found.index_dirs:
             for path in index_files(self._files, directory):
                 ledger_id = layout.ledger_id(path.name)
-                if ledger_id is not None and self._is_wanted(ledger_id):
-                    found.setdefault(ledger_id, path)
-        return found
+                if ledger_id is None or not self._is_wanted(ledger_id):
+                    continue
+                if self._old.setdefault(ledger_id, path) != path:
+                    self._doubles.setdefault(ledger_id, []).append(path)
 
     def _is_wanted(self, ledger_id: int) -> bool:
         return self._wanted is None or ledger_id in self._wanted
@@ -320,13 +327,12 @@ class _Rebuild:
         return kept
 
     def _old_slots(self, ledger_id: int) -> Iterator[tuple[int, int]]:
-        path = self._old.get(ledger_id)
-        if path is None:
-            return
-        with contextlib.closing(self._files.open_read(path)) as file:
-            for page_no, page in read_pages(file):
-                first = page_no * layout.PAGE_SLOTS
-                yield from ((first + slot, place) for slot, place in enumerate(page) if place)
+        old = [self._old[ledger_id]] if ledger_id in self._old else []
+        for path in (*self._doubles.get(ledger_id, ()), *old):
+            with contextlib.closing(self._files.open_read(path)) as file:
+                for page_no, page in read_pages(file):
+                    first = page_no * layout.PAGE_SLOTS
+                    yield from ((first + slot, place) for slot, place in enumerate(page) if place)
 
     def _key(
         self, ledger_id: int, old: layout.IndexHeader | None, key_of: KeyOf
@@ -361,6 +367,9 @@ class _Rebuild:
         self._files.rename(temporary, path)
         for directory in path.parents[:3]:
             self._files.sync_dir(directory)
+        for double in self._doubles.get(ledger_id, ()):
+            self._files.remove(double)
+            self._files.sync_dir(double.parent)
 
     def discard(self) -> None:
         """Remove unfinished files, and close all files."""

@@ -80,8 +80,7 @@ class IndexReads:
             return None
         second = self._places.second_path(ledger_id)
         if second is not None:
-            message = f"{second} is of the same ledger: one of them is out of date"
-            raise IndexFormatError(path, None, message)
+            raise double_error(path, second)
         try:
             file = self._open.open_alone(path)  # Most files are read once, and completely.
         except FileNotFoundError:
@@ -252,6 +251,12 @@ def complete_pages(size_bytes: int) -> int:
 def begun_pages(size_bytes: int) -> int:
     """Return the number of pages in a file of ``size_bytes``, a partial last page included."""
     return max(0, -(-(size_bytes - layout.HEADER_BYTES) // layout.PAGE_BYTES))
+
+
+def double_error(path: Path, second: Path) -> IndexFormatError:
+    """Return the error for a ledger that has two files."""
+    message = f"{second} is of the same ledger: one of them is out of date"
+    return IndexFormatError(path, None, message)
 
 
 def cut_error(path: Path, pages: int, known: int) -> IndexCutError:

@@ -20,6 +20,7 @@ from bookied.directories.last_journal_note import (
 from bookied.directories.roots import Directories
 from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
 from bookied.offline.bookie import OfflineBookie
+from bookied.offline.index import FileIndex
 from bookied.offline.repair.rebuild_index import IndexRebuildResult, RebuiltLedger, rebuild
 from bookied.offline.repair.rescan import size_of
 from bookied.storage.entrylog.format import LogHeader, location
@@ -572,3 +573,47 @@ def test_an_index_directory_that_was_emptied_may_stay_so_once_all_is_elsewhere()
     files.remove(Path("/l1/current/lastMark"))
     with pytest.raises(DirectoryEmptiedError, match="entries"):
         check_losses(files, FOUND)
+
+
+def test_two_index_files_of_a_ledger_become_one() -> None:
+    """A directory was put back from a snapshot, after its index files had moved to another one."""
+    other = Path("/l1/current/0/7/7.idx")
+    files = world(
+        {
+            "/l0/current/0.log": log(packet(7, 0), packet(7, 1)),
+            str(INDEX_7): index(places=(location(0, 1028), 0, location(5, 1028))),
+            str(other): index(places=(location(0, 1028), location(0, 1028 + 43))),
+        }
+    )
+    assert index_of(files).ledger_ids() == [7]
+    with pytest.raises(IndexFormatError, match="is of the same ledger"):
+        index_of(files).load(7)
+    one = only(rebuild(files, FOUND, [7]))
+    assert (one.entries, one.unreadable) == (2, 1), "the log of the third entry is gone"
+    assert not files.exists(other)
+    found = entries(files, 7)
+    assert found == {0: location(0, 1028), 1: location(0, 1028 + 43), 2: location(5, 1028)}
+    assert index_of(files).load(7) is not None
+
+
+@pytest.mark.parametrize("wanted", [None, [7]])
+def test_an_index_is_not_rebuilt_from_some_of_the_ledger_directories(
+    wanted: list[int] | None,
+) -> None:
+    """The bookie would deny the entries in the others; later there would be two indexes."""
+    files = world(
+        {
+            "/j/current/1.txn": journal(journal_layout.ledger_key_record(7, KEY)),
+            "/l0/current/0.log": log(packet(7, 0)),
+            "/l1/current/1.log": log(packet(7, 1)),
+        }
+    )
+    ContentsNotes(files, FOUND).update()
+    files.remove(Path("/l1/current/1.log"))
+    with pytest.raises(DirectoryEmptiedError, match="entries"):
+        rebuild(files, FOUND, wanted)
+    assert not files.exists(INDEX_7)
+
+
+def index_of(files: SimFiles) -> FileIndex:
+    return FileIndex(files, FOUND.index_dirs)
