@@ -53,7 +53,8 @@ class FrameBuffer:
                 raise TlsOrderError("TLS where a frame must be; START_TLS comes first")
             raise RemoteProtocolError(
                 other_protocol(size)
-                or f"a frame of {size} bytes; must be 1 to {self._payload_bytes_max}"
+                or f"a frame of {size} bytes; must be 1 to {self._payload_bytes_max} "
+                "(nettyMaxFrameSizeBytes)"
             )
         end = _PREFIX_BYTES + size
         if len(buffer) < end:

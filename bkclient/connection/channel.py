@@ -42,11 +42,15 @@ READ_BYTES: Final = 256 * 1024
 """Bytes of one read of a socket: answers with many entries are as large."""
 
 
+ANSWER_BYTES_MORE: Final = 10 * 1024
+"""Bytes of an answer above ``nettyMaxFrameSizeBytes``: bookies of Pulsar take that by default."""
+
+
 @attrs.frozen(kw_only=True)
 class ChannelSettings:
     """The settings of each connection of a client."""
 
-    frame_bytes_max: int = FRAME_BYTES_MAX
+    answer_bytes_max: int = FRAME_BYTES_MAX + ANSWER_BYTES_MORE
     add_timeout_s: float = 5.0
     """Seconds that an add may take."""
     read_timeout_s: float = 5.0
@@ -59,7 +63,7 @@ class ChannelSettings:
     def of(cls, config: ClientConfig) -> ChannelSettings:
         """Return the settings of a client's configuration."""
         return cls(
-            frame_bytes_max=config.frame_bytes_max,
+            answer_bytes_max=config.frame_bytes_max + ANSWER_BYTES_MORE,
             add_timeout_s=config.add_timeout_s,
             read_timeout_s=config.read_timeout_s,
             no_delay=config.tcp_no_delay,
@@ -95,7 +99,7 @@ class BookieChannel(Protocol):
         self.writability = Writability()
         """The state of the transport's buffer."""
         self._clock = clock
-        self._connection = ClientConnection(protocol, settings.frame_bytes_max)
+        self._connection = ClientConnection(protocol, settings.answer_bytes_max)
         self._decode = self._connection.decode
         self.next_txn_id = itertools.count(1).__next__ if next_txn_id is None else next_txn_id
         self._requests = RequestsInFlight(

@@ -43,6 +43,8 @@ def export(
     **options: Any,
 ) -> None:
     """Export ledgers to Parquet; `-` reads ids from stdin."""
+    if follow_s == 0:
+        raise UsageError("--follow 0 would never pause: give a time above 0, such as 1m")
     is_repeated = since_last or follow_s is not None
     choice = LedgerChoice(
         ranges=_ranges(session, ledger_ids) if ledger_ids else None,

@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from bkclient.concurrency import KeyedTimers
+from bkclient.config.client import ClientConfig
 from bkclient.connection.channel import BookieChannel, ChannelSettings
 from bkclient.errors import (
     BookieUnavailableError,
@@ -89,6 +90,22 @@ class Stage(SynchronousTestCase):
         channel = BookieChannel(self.clock, BookieId("b1"), protocol=protocol)
         channel.makeConnection(self.transport)  # type: ignore[arg-type]
         return channel
+
+
+def test_the_largest_messages_of_pulsar_arrive_without_a_setting() -> None:
+    """Pulsar's bookies take frames of 5 MiB and 10 KiB by default, and so do its brokers."""
+    for size, is_read in ((5 * 1024 * 1024 + 9000, True), (5 * 1024 * 1024 + 10240, False)):
+        settings = ChannelSettings.of(ClientConfig())
+        channel = BookieChannel(Clock(), BookieId("b1"), settings=settings)
+        channel.makeConnection(Transport())  # type: ignore[arg-type]
+        found = list[object]()
+        channel.request(ReadRequest(L, EntryId(0))).addBoth(found.append)
+        answer = ReadResponse(ReturnCode.EOK, L, EntryId(0), bytes(size))
+        channel.dataReceived(v3_reply(1, answer, Operation.READ_ENTRY))
+        if is_read:
+            assert found == [answer]
+        else:
+            assert "nettyMaxFrameSizeBytes" in str(found)
 
 
 def test_what_comes_in_clear_with_the_answer_to_start_tls_is_no_answer_in_tls() -> None:

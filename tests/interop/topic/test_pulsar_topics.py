@@ -14,7 +14,6 @@ import pytest
 from pulsar import schema as pulsar_schema
 
 from bkclient.blocking import BlockingClient
-from bkclient.config.client import ClientConfig
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.reader import read_topic
@@ -146,7 +145,7 @@ def stage(module_peers: Peers) -> Stage:
     broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", FOREVER)
     client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     peers.on_close(client.close)
-    ours = BlockingClient(uri, config=ClientConfig(frame_bytes_max=FRAME_BYTES))
+    ours = BlockingClient(uri)
     peers.on_close(ours.close)
     return Stage(uri, broker, client, ours)
 

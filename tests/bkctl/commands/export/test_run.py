@@ -797,6 +797,12 @@ class TestCommand:
         assert done.status == 4
         assert "holds an export of cluster" in done.err
 
+    def test_without_a_pause_no_export_begins(self, run: Run, tmp_path) -> None:
+        done = run("export", "--follow", "0", "--to", tmp_path / "out", ok=False)
+        assert done.status == 2
+        assert "give a time above 0" in done.err
+        assert not (tmp_path / "out").exists()
+
     def test_since_last_without_a_choice_takes_the_one_of_earlier_exports(
         self, run: Run, client, tmp_path
     ) -> None:
