@@ -488,7 +488,7 @@ class EntryLogReader:
         self._files, self._directories = files, tuple(directories)
         self._open = OpenFiles(files, files_max=open_logs_max)
         self._paths: dict[int, Path] = {}
-        self._checked: set[int] = set()
+        self._checked: dict[int, Path] = {}  # The logs whose headers are known to be good.
 
     def read(self, location: int, ledger_id: int, entry_id: int) -> bytes:
         """Return the entry packet at ``location``.
@@ -518,7 +518,7 @@ class EntryLogReader:
         error.
         """
         log_id, offset = layout.split_location(location)
-        path = self._paths.get(log_id) if log_id in self._checked else None
+        path = self._checked.get(log_id)
         if path is None:
             return None
         with self._open.lock:  # The read takes no longer than to borrow the file and return it.
@@ -611,7 +611,7 @@ class EntryLogReader:
 
     def _borrow(self, log_id: int) -> tuple[SharedFile, Path] | None:
         """Return a log that is open and checked, to be returned later; None for any other."""
-        path = self._paths.get(log_id) if log_id in self._checked else None
+        path = self._checked.get(log_id)
         shared = self._open.borrow(path) if path is not None else None
         return None if path is None or shared is None else (shared, path)
 
@@ -653,14 +653,14 @@ class EntryLogReader:
         return path
 
     def _check(self, log_id: int, file: ReadFile, path: Path) -> None:
-        if log_id not in self._checked:
+        if self._checked.get(log_id) != path:
             layout.decode_header(file.read_at(0, layout.HEADER.size), path)
-            self._checked.add(log_id)
+            self._checked[log_id] = path
 
     def forget(self, log_id: int) -> None:
         """Close a log that was removed."""
         path = self._paths.pop(log_id, None)
-        self._checked.discard(log_id)
+        self._checked.pop(log_id, None)
         if path is not None:
             self._open.forget(path)
 
@@ -704,8 +704,8 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
     data = file.read_now(at, FIRST_READ_BYTES) if at >= layout.HEADER_BYTES else None
     if data is None or len(data) < layout.RECORD.size:
         return None
-    length, *ids = layout.RECORD.unpack_from(data)
-    if length < layout.BODY_BYTES_MIN or ids != [ledger_id, entry_id]:
+    length, ledger, entry = layout.RECORD.unpack_from(data)
+    if length < layout.BODY_BYTES_MIN or ledger != ledger_id or entry != entry_id:
         return None
     end = layout.LENGTH.size + length
     if FIRST_READ_BYTES < end + NEXT.size <= READ_NOW_BYTES_MAX:
