@@ -121,8 +121,8 @@ class BookieService:
         )
         self._begin_phase("checking cookies")
         self.integrity = await _check_cookies(config, parts, found, identity, instance_id)
-        note_paths(parts.files, found)
         await self._begin_engine()
+        note_paths(parts.files, found)  # Only now it is known that the directories fit together.
         await self._serve(identity)
         if self.integrity is not None:
             self.integrity.start()

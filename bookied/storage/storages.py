@@ -12,16 +12,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
-from bookied.errors import LedgerPlaceError, StorageError
+from bookied.errors import CorruptError, LedgerPlaceError, StorageError, WrongEntryError
 from bookied.storage.files.files import Files
+from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.rocks.format import NEEDS_INTEGRITY_CHECK
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.journal.mark import LastMark, file_name, lower_mark, read_mark, write_mark
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageLimits
+
+SAMPLES_MAX: Final = 16
+"""Entries that are read at a start to see whether logs and index belong together."""
 
 
 def insist_places(ledger_ids: Iterable[int], root: Path, number: int, count: int) -> None:
@@ -39,6 +45,45 @@ def insist_places(ledger_ids: Iterable[int], root: Path, number: int, count: int
                 f"to directory {ledger_id % count + 1}: put ledgerDirectories back to the number "
                 "and order they had"
             )
+
+
+def insist_logs(
+    places: Iterable[tuple[int, int, int]],
+    check: Callable[[int, int, int], object],
+    root: Path,
+    number: int,
+    count: int,
+) -> None:
+    """Check that entry logs are those of their index: both are in one of several directories.
+
+    Garbage collection would delete the logs of another index. One entry that is right proves that
+    they belong together; damage proves nothing.
+
+    Args:
+        places: some entries of the index: location, ledger id and entry id.
+        check: raises ``CorruptError`` unless the entry is at the location.
+        root: the ledger directory.
+        number: its index among the ledger directories.
+        count: the number of ledger directories.
+
+    Raises:
+        LedgerPlaceError: the logs have ledgers of another directory in place of these entries.
+    """
+    foreign: list[WrongEntryError] = []
+    for place in places:
+        try:
+            check(*place)
+        except WrongEntryError as error:
+            foreign += [error] if error.ledger_id >= 0 and error.ledger_id % count != number else []
+        except (CorruptError, OSError):
+            continue
+        else:
+            return
+    if foreign:
+        raise LedgerPlaceError(
+            f"the entry logs in {root} are of another index: {foreign[0]}; if ledger or index "
+            "directories were exchanged, mount each where it was"
+        )
 
 
 class IntegrityFlag:
@@ -71,6 +116,16 @@ class IntegrityFlag:
             raise StorageError("only DbLedgerStorage can remember that it needs a check")
         flags = self._flags.flags() & ~NEEDS_INTEGRITY_CHECK
         self._flags.set_flags(flags | NEEDS_INTEGRITY_CHECK if needed else flags)
+
+
+def _samples(shard: LedgerStorage) -> Iterator[tuple[int, int, int]]:
+    """Yield location, ledger id and entry id of one entry of each of some ledgers."""
+    for ledger_id in islice(sorted(shard.ledgers.ids(), reverse=True), SAMPLES_MAX):
+        with contextlib.suppress(CorruptError):  # Damage is reported where it is read.
+            for page_no, page in islice(shard.reads.stored_pages(ledger_id), 1):
+                found = ((at, slot) for slot, at in enumerate(page) if at)
+                for location, slot in islice(found, 1):
+                    yield location, ledger_id, page_no * PAGE_SLOTS + slot
 
 
 class JournalMarks:
@@ -169,8 +224,10 @@ class Storages:
         """
         for number, shard in enumerate(self._shards):
             shard.open()
-            root = shard.directories.all[0].parent
-            insist_places(shard.ledgers.ids(), root, number, len(self._shards))
+            root, count = shard.directories.all[0].parent, len(self._shards)
+            insist_places(shard.ledgers.ids(), root, number, count)
+            if count > 1:
+                insist_logs(_samples(shard), shard.reads.check_disk, root, number, count)
 
     def start(self) -> None:
         """Start the threads that write entry logs."""

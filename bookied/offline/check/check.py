@@ -45,7 +45,12 @@ def stages(
         deep: read every journal, every record of every log and all bytes of every entry, and check
             digests that need no password.
     """
-    yield Stage("cookies and marks", "directories", 1, partial(start.check_start, bookie, found))
+    yield Stage(
+        "cookies and marks",
+        "directories",
+        1,
+        partial(start.check_start, bookie, found, shards=shards if len(shards) > 1 else ()),
+    )
     yield Stage(
         "journals",
         "bytes",

@@ -17,7 +17,7 @@ import attrs
 from bkclient.config.findings import Severity
 from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
-from bookied.offline.check.findings import DiskFinding, Findings, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, from_error, index_fix
 from bookied.offline.entry_logs import Gap, LogRecords, place_of
 from bookied.offline.journal_tail import Tick, with_progress
 from bookied.storage.entrylog import format as layout
@@ -25,6 +25,9 @@ from bookied.storage.entrylog import reader as logs
 
 _OFFSETS_MAX: Final = 100
 """Offsets kept for one ledger in one log, to find overwritten ids."""
+
+IF_IT_EXISTS: Final = "if the ledger still exists: "
+"""The begin of the fix for a ledger that may have been deleted."""
 
 _UNINDEXED_MAX: Final = 1000
 """Ledgers with unindexed records that are reported one by one for one log."""
@@ -143,7 +146,8 @@ def _scan(
         is_behind_end = is_known and one.first > _last(shard, ledger_id, found)
         if is_misread and (not is_known or (is_behind_end and one.count == 1)):
             continue  # Damaged bytes that were read as records.
-        found_one = _unindexed(scan.path, ledger_id, one, is_known=is_known)
+        fix = index_fix(shard.index.kind, ledger_id)
+        found_one = _unindexed(scan.path, ledger_id, one, fix, is_known=is_known)
         if is_behind_end:
             found_one = _never_acknowledged(found_one)
         if found.is_live:
@@ -235,10 +239,7 @@ def _never_acknowledged(problem: DiskFinding) -> DiskFinding:
         f"{problem.message}, nor any later entry: a crash leaves entries that were never "
         "acknowledged"
     )
-    fix = (
-        "none; if the ledger is known to have later entries here: "
-        f"bkctl disk rebuild-index {problem.ledger_id}"
-    )
+    fix = f"none; if the ledger is known to have later entries here: {problem.fix}"
     return attrs.evolve(
         problem, severity=Severity.WARNING, kind="unindexed-end", message=message, fix=fix
     )
@@ -259,7 +260,7 @@ def _is_indexed(
 
 
 def _unindexed(
-    path: Path, ledger_id: int, one: _UnindexedRecords, *, is_known: bool
+    path: Path, ledger_id: int, one: _UnindexedRecords, fix: str, *, is_known: bool
 ) -> DiskFinding:
     """Return the finding: entries missing in an index are lost.
 
@@ -271,12 +272,12 @@ def _unindexed(
     if is_known:
         return DiskFinding(
             Severity.PROBLEM, "unindexed", f"{what} that the ledger's index does not have",
-            path, one.offset, ledger_id, fix=f"bkctl disk rebuild-index {ledger_id}",
+            path, one.offset, ledger_id, fix=fix,
         )  # fmt: skip
     message = f"{what} of a ledger without index: deleted and not yet collected, or its index lost"
     return DiskFinding(
         Severity.NOTE, "no-index", message, path, one.offset, ledger_id,
-        fix=f"if the ledger still exists: bkctl disk rebuild-index {ledger_id}",
+        fix=f"{IF_IT_EXISTS}{fix}",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import attrs
 from bkclient.config.findings import Finding, Severity
 from bookied.errors import CorruptError
 from bookied.offline.entry_logs import Gap
+from bookied.offline.index import IndexKind
 from bookied.offline.journal_tail import JournalTail
 
 
@@ -74,6 +75,16 @@ class Findings:
     """Files in which the index stages found problems."""
     is_live: bool = False
     """Whether a bookie runs: an entry log may be ahead of the index and of ``tail``."""
+
+
+def index_fix(kind: IndexKind, ledger_id: int) -> str:
+    """Return the command that rebuilds the index of a ledger.
+
+    In databases the list of ledgers is rebuilt first: it may lack the ledger.
+    """
+    if kind is IndexKind.DB:
+        return "bkctl disk rebuild-db --ledgers --locations"
+    return f"bkctl disk rebuild-index {ledger_id}"
 
 
 def from_error(

@@ -23,7 +23,7 @@ from bookied.errors import (
 )
 from bookied.offline.bookie import Shard
 from bookied.offline.check.entry_logs import gaps_of
-from bookied.offline.check.findings import DiskFinding, Findings, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, from_error, index_fix
 from bookied.offline.entries_without_password import find_digest
 from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick
@@ -87,7 +87,7 @@ class _LedgerCheck:
     def run(self) -> Iterator[DiskFinding | None]:
         """Yield the findings; None for each intact entry."""
         index, ledger_id = self._shard.index, self._ledger_id
-        fix = f"bkctl disk rebuild-index {ledger_id}"
+        fix = index_fix(index.kind, ledger_id)
         try:
             stored = index.load(ledger_id)
         except IndexTruncatedError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +15,16 @@ from bookied.directories.emptied_directories import ContentKind, losses
 from bookied.directories.lock import is_locked
 from bookied.directories.root_paths import exchanged, exchanged_message
 from bookied.directories.roots import COOKIE_BYTES_MAX, DIRTY, VERSION
-from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
-from bookied.offline.bookie import OfflineBookie
+from bookied.errors import (
+    BadCookieError,
+    CorruptError,
+    JournalMissingError,
+    JournalRecordError,
+    LedgerPlaceError,
+)
+from bookied.offline.bookie import OfflineBookie, Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error, kind_of
+from bookied.offline.index import entries_of
 from bookied.offline.journal_tail import Tick, bytes_to_replay, offset_of, with_progress
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
@@ -29,6 +37,7 @@ from bookied.storage.journal.crash_or_damage import (
     trusted_mark,
 )
 from bookied.storage.journal.mark import START, LastMark
+from bookied.storage.storages import SAMPLES_MAX, insist_logs, insist_places
 from wire.errors import FormatError
 from wire.records.cookie import Cookie, decode_cookie
 
@@ -51,6 +60,9 @@ _DAMAGE_FIX: Final = (
     "skipReplayJournalInvalidRecord=true starts without the rest of that journal, whose entries "
     "the bookie then denies; keep a copy of the file"
 )
+EXCHANGE_FIX: Final = (
+    "exchange mounts, directories or settings back; rebuild and format nothing before"
+)
 _EXPLAIN_FIX: Final = "the bookie will not start: put back the old files, or see `bkctl explain {}`"
 
 
@@ -58,13 +70,14 @@ OTHER_DIRECTORIES: Final = "cookie-directories"
 """The kind of finding if the checked directories are not those of the cookie: possibly a copy."""
 
 
-def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[DiskFinding]:
-    """Check cookies, marks and the file that shows an unclean stop."""
+def check_start(
+    bookie: OfflineBookie, found: Findings, tick: Tick, shards: Sequence[Shard] = ()
+) -> Iterator[DiskFinding]:
+    """Check cookies, marks, the place of ledgers, and the file that shows an unclean stop."""
     yield from _check_cookies(bookie, found)
     for root, former in exchanged(bookie.files, bookie.found):
         what = exchanged_message(root, former)
-        fix = "exchange the mounts or directories again; change no file in them before"
-        yield DiskFinding(Severity.PROBLEM, "directories-exchanged", what, root, fix=fix)
+        yield DiskFinding(Severity.PROBLEM, "directories-exchanged", what, root, fix=EXCHANGE_FIX)
     for loss in losses(bookie.files, bookie.found):
         fix = _EXPLAIN_FIX.format(f"BK-{kind_of(loss.error).upper()}")
         if loss.held is ContentKind.ENTRIES:
@@ -76,7 +89,27 @@ def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[
             runs = is_locked(directory.parent)
             what = "a bookie runs here" if runs else "the bookie was not stopped cleanly"
             yield DiskFinding(Severity.NOTE, "dirty", what, directory / DIRTY)
+    for number, shard in enumerate(shards):
+        yield from _check_place(shard, number, len(shards))
     tick(1, 0)
+
+
+def _check_place(shard: Shard, number: int, count: int) -> Iterator[DiskFinding]:
+    """Check that the ledgers of a directory belong there, and its entry logs to its index."""
+    root, index = shard.ledger_dirs[0].parent, shard.index
+    try:
+        ids = index.ledger_ids()
+        insist_places(ids, root, number, count)
+        places = (
+            (location, ledger_id, entry_id)
+            for ledger_id in ids[: -SAMPLES_MAX - 1 : -1]
+            for entry_id, location in islice(entries_of(index, ledger_id), 1)
+        )
+        insist_logs(places, shard.reader.check, root, number, count)
+    except LedgerPlaceError as error:
+        yield DiskFinding(Severity.PROBLEM, "ledger-place", str(error), root, fix=EXCHANGE_FIX)
+    except (CorruptError, OSError):
+        return  # Reported with the index.
 
 
 # Cookies -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from bookied.directories.roots import directories
 from bookied.errors import (
     DbRecordError,
     DirectoryEmptiedError,
+    LedgerPlaceError,
     StorageKindError,
     WrongIdentityError,
 )
@@ -67,6 +68,28 @@ def test_it_serves_what_it_had_after_a_restart(
             path.name for path in current.iterdir()
         }
         assert not list(current.rglob("*.idx"))
+    check(running, running.start(**settings))
+
+
+def test_entry_logs_of_another_index_are_refused(running: Running, tmp_path: Path) -> None:
+    """A Java bookie leaves no notes of paths; garbage collection would delete all these logs."""
+    indexes = tuple(str(tmp_path / f"index{n}") for n in range(2))
+    settings = db(tmp_path, index_directories=indexes)
+    service = running.start(**settings)
+    fill(running, service)
+    run(service.stop())
+    for root in tmp_path.iterdir():
+        (root / "bookied.path").unlink(missing_ok=True)
+    one, other, between = tmp_path / "ledgers0", tmp_path / "ledgers1", tmp_path / "between"
+
+    def exchange() -> None:
+        for old, new in ((one, between), (other, one), (between, other)):
+            old.rename(new)
+
+    exchange()
+    with pytest.raises(LedgerPlaceError, match="are of another index"):
+        running.start(**settings)
+    exchange()
     check(running, running.start(**settings))
 
 

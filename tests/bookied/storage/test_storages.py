@@ -1,18 +1,27 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import struct
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from bookied.errors import DiskWriteFailedError, LedgerPlaceError, StorageError
+from bookied.errors import (
+    DiskWriteFailedError,
+    EntryLogRecordError,
+    LedgerPlaceError,
+    StorageError,
+    WrongEntryError,
+)
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.journal.mark import LastMark
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import do_now, run_now
-from bookied.storage.storages import Storages
+from bookied.storage.storages import Storages, insist_logs
 from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns
 from tests.sim.world.disk import SimFiles
 from tests.support.stored_entries import stored_entries
@@ -155,3 +164,38 @@ def test_storages_share_one_amount_of_memory() -> None:
     assert (half.cache_bytes, half.open_logs_max) == (500, 1)
     assert half.unwritten_bytes_max == whole.unwritten_bytes_max // 2
     assert whole.share(1) == whole
+
+
+@pytest.mark.parametrize(
+    ("found", "is_refused"),
+    [
+        ([], False),
+        ([EntryLogRecordError], False),
+        ([OSError], False),
+        ([2], False),
+        ([3], True),
+        ([2, 3, EntryLogRecordError], True),
+        ([3, 3, None], False),
+    ],
+    ids=str,
+)
+def test_only_logs_that_have_nothing_of_their_index_are_of_another(
+    found: list[Any], *, is_refused: bool
+) -> None:
+    """A number is the ledger in place of the entry, an error its damage, None the entry."""
+
+    def check(location: int, _ledger_id: int, _entry_id: int) -> None:
+        one = found[location]
+        if isinstance(one, int):
+            error = WrongEntryError("0.log", 1024, "another entry")
+            error.ledger_id = one
+            raise error
+        if one is OSError:
+            raise OSError(errno.EIO, "lost")
+        if one is not None:
+            raise one("0.log", 1024, "damaged")
+
+    places = [(location, 4, 0) for location in range(len(found))]
+    refused = pytest.raises(LedgerPlaceError) if is_refused else contextlib.nullcontext()
+    with refused:
+        insist_logs(places, check, Path("/l0"), 0, 2)

@@ -18,6 +18,7 @@ from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsE
 from bkctl.output.units import counted
 from bkctl.output.views import Column, field, shown
 from bookied.offline.check.check import stages
+from bookied.offline.check.entry_logs import IF_IT_EXISTS
 from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.check.start import OTHER_DIRECTORIES
 from bookied.offline.index import IndexKind
@@ -249,7 +250,7 @@ class MovedLedgers:
                 finding,
                 severity=Severity.PROBLEM if metadata.is_closed else Severity.WARNING,
                 message=f"{finding.message}; the ledger exists and lists this bookie",
-                fix=f"bkctl disk rebuild-index {ledger_id}",
+                fix=finding.fix.removeprefix(IF_IT_EXISTS),
             )
         return finding
 

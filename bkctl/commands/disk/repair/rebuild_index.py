@@ -59,7 +59,7 @@ def rebuild_index(
     if holds_databases(RealFiles(), found):
         raise UsageError(
             "this is an index of DbLedgerStorage, in RocksDB",
-            next_step="`bkctl disk rebuild-db --locations` rebuilds it",
+            next_step="`bkctl disk rebuild-db --ledgers --locations` rebuilds it",
         )
     if config is not None and config.storage_class is StorageClass.DB:
         raise ConflictError(

@@ -21,6 +21,7 @@ from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.check.start import check_journals
+from bookied.offline.repair.open_storages import open_rocks
 from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.format import IndexHeader
@@ -376,6 +377,18 @@ def test_a_damaged_index_file_is_told_and_the_others_are_checked(place: Place) -
     assert (found[2].kind, found[2].severity) == ("index-truncated", Severity.PROBLEM)
     assert (found[3].kind, found[3].severity) == ("index-partial-page", Severity.WARNING)
     assert place.findings.counts.ledgers == 7
+
+
+def test_a_ledger_that_a_database_lacks_needs_the_list_of_ledgers_first(tmp_path: Path) -> None:
+    """`rebuild-db --locations` alone drops the locations of ledgers that are not listed."""
+    db = Place(tmp_path / "bookie", "db/clean")
+    rows = open_rocks(db.bookie.found.index_dirs[0] / "ledgers")
+    (key, _value), *_others = rows.items(b"", b"\x80", 1)
+    rows.delete([key])
+    rows.sync()
+    rows.close()
+    (fix,) = {one.fix for one in db.check(deep=True) if one.kind == "no-index"}
+    assert fix.endswith(": bkctl disk rebuild-db --ledgers --locations")
 
 
 def test_entries_that_the_index_has_lost_are_found_by_a_deep_check(place: Place) -> None:
