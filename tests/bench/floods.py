@@ -121,6 +121,11 @@ ATTACKS: Final[dict[str, Attack]] = {
     "adds of 50 connections": lambda port, _http_port: floods.flooded(
         port, floods.adds(), 65536, clients=50
     ),
+    "adds of 200 addresses": lambda port, _http_port: floods.flooded(
+        port, floods.adds(), 65536, clients=200, hosts=floods.MANY_HOSTS
+    ),
+    "adds of 5 MiB": _sending(floods.large_adds, 65536),
+    "requests for the sizes of the disks": _sending(floods.infos, 65536),
     "adds, each to another page of the index": _sending(floods.scattered_adds, 65536),
     "adds, each to another ledger": _sending(floods.adds_of_many_ledgers, 65536),
     "long polls that come and go": lambda port, _http_port: floods.polled(port),

@@ -128,8 +128,8 @@ ALERTS: Final = (
           "{{ $labels.dir }} of {{ $labels.instance }} is {{ $value }} % full",
           "Delete ledgers, add disks (bkctl disk expand) or bookies"),
     Alert("BookieAddsFail",
-          f'rate({ADD}_count{{success="false"}}[5m]) > 0.1 * '
-          f'ignoring(success) rate({ADD}_count{{success="true"}}[5m])', 5, "critical",
+          f'rate({ADD}_count{{success="false"}}[5m]) > ignoring(success) '
+          f'0.1 * rate({ADD}_count{{success="true"}}[5m])', 5, "critical",
           "More than a tenth of the adds of {{ $labels.instance }} fail",
           "The log says why: journalctl -u bookied"),
     Alert("BookieJournalSlow",

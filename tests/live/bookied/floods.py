@@ -6,15 +6,17 @@ They are set on a live bookie by tests/live/bookied/test_floods.py and by tests/
 from __future__ import annotations
 
 import contextlib
+import itertools
 import select
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tests.bookied.worlds.raw_client import RawConnection
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet
+from wire.codes import BookieInfoFlag
 from wire.frames import v2, v3
 from wire.frames.varint import encode_varint
 from wire.ids import EntryId, LedgerId
@@ -24,6 +26,7 @@ from wire.messages import (
     AuthRequest,
     AuthResponse,
     BatchReadRequest,
+    BookieInfoRequest,
     ForceLedgerRequest,
     ListEntriesRequest,
     ReadRequest,
@@ -52,6 +55,8 @@ LONG_FIELD = b"\x7a" + encode_varint(4 << 20) + bytes(4 << 20)
 START_TLS = v3.encode_request(StartTlsRequest(), 1)
 
 POLLS, MANY_ADDS = 9000, 20_000
+
+MANY_HOSTS = [f"127.0.1.{number}" for number in range(1, 201)]
 
 REQUESTS = 2000
 """Requests, or HTTP requests, that are sent again and again."""
@@ -90,8 +95,13 @@ def adds_of_many_ledgers() -> bytes:
     return b"".join(_add(6_000_000 + number, 0) for number in range(MANY_ADDS))
 
 
-def _add(ledger_id: int, entry_id: int) -> bytes:
-    body = packet(ledger_id, entry_id)
+def large_adds() -> bytes:
+    """Return adds of entries that are nearly as long as a frame may be."""
+    return b"".join(_add(SCATTERED + 3, number, bytes(BOMB_BYTES - 100)) for number in range(4))
+
+
+def _add(ledger_id: int, entry_id: int, payload: bytes = b"hello") -> bytes:
+    body = packet(ledger_id, entry_id, payload=payload)
     return v2.encode_request(AddRequest(LedgerId(ledger_id), EntryId(entry_id), KEY, body))
 
 
@@ -124,10 +134,15 @@ class Flood:
     """Hostile clients that send the same bytes again and again, and connect again when closed."""
 
     def __init__(
-        self, port: int, data: bytes, receive_bytes: int = 4096, clients: int = HOSTILE_CLIENTS
+        self,
+        port: int,
+        data: bytes,
+        receive_bytes: int = 4096,
+        clients: int = HOSTILE_CLIENTS,
+        hosts: Sequence[str] = ("127.0.0.2",),
     ) -> None:
         self._port, self._data, self._receive_bytes = port, data, receive_bytes
-        self._clients = clients
+        self._clients, self._hosts = clients, itertools.cycle(hosts)
         self._ends = threading.Event()
         self._left: dict[socket.socket, memoryview] = {}
         self.sent_bytes = 0
@@ -154,7 +169,7 @@ class Flood:
 
     def _begin(self) -> bool:
         try:
-            sock = connect(self._port, self._receive_bytes)
+            sock = connect(self._port, self._receive_bytes, next(self._hosts))
         except OSError:
             return False
         sock.setblocking(False)
@@ -172,10 +187,14 @@ class Flood:
 
 @contextlib.contextmanager
 def flooded(
-    port: int, data: bytes, receive_bytes: int = 4096, clients: int = HOSTILE_CLIENTS
+    port: int,
+    data: bytes,
+    receive_bytes: int = 4096,
+    clients: int = HOSTILE_CLIENTS,
+    hosts: Sequence[str] = ("127.0.0.2",),
 ) -> Iterator[Flood]:
-    """Have hostile clients send ``data`` meanwhile."""
-    flood = Flood(port, data, receive_bytes, clients)
+    """Have hostile clients send ``data`` meanwhile, from each of ``hosts`` in turn."""
+    flood = Flood(port, data, receive_bytes, clients, hosts)
     try:
         yield flood
     finally:
@@ -307,6 +326,11 @@ def guesses(port: int) -> contextlib.AbstractContextManager[None]:
             client.next_answer()
 
     return repeated(act, HOSTILE_CLIENTS)
+
+
+def infos() -> bytes:
+    """Return requests for the sizes of the disks."""
+    return v3.encode_request(BookieInfoRequest(BookieInfoFlag(3)), 1) * REQUESTS
 
 
 def forces() -> bytes:
