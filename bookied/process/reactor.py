@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, Final
 
 from twisted.internet.main import installReactor
+
+TURN_BYTES: Final = 64 * 1024
+"""Expected bytes of the events that one turn handles, if more events wait: 1 to 2 ms of adds."""
+
+EVENT_BYTES: Final = 4096
+"""Bytes that an event counts besides those read: one small request takes as long."""
+
+LARGE_BYTES: Final = 4096
+"""Reads of more bytes are equal in the order of the connections."""
+
+WAITED_BYTES: Final = 16
+"""So the connection that has waited longest is first after at most 256 turns."""
 
 if sys.platform == "linux":
     from twisted.internet.epollreactor import EPollReactor
@@ -30,6 +44,8 @@ if sys.platform == "linux":
         def doPoll(self, timeout: float | None) -> None:
             """Wait at most ``timeout`` seconds, and pass each event to its reader or writer."""
             events = self._poller.poll(timeout, len(self._selectables))
+            if len(events) > 1:
+                events = self._first_of(events)
             before_event = self.before_event if len(events) > 1 else _nothing
             try:
                 for fd, event in events:
@@ -42,6 +58,34 @@ if sys.platform == "linux":
                 before_event(None)
 
         doIteration = doPoll
+
+        def _first_of(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
+            """Return the events of this turn; the system reports the others again.
+
+            Connections whose last read was small are first, so that clients with one request at a
+            time do not wait for clients that send without pause. Each turn that a connection waits
+            counts as ``WAITED_BYTES`` less. An object without ``read_bytes`` never waits.
+            """
+            rest: list[tuple[int, tuple[int, int], Any]] = []
+            chosen = []
+            for event in events:
+                selectable: Any = self._selectables.get(event[0])
+                if hasattr(selectable, "read_bytes"):
+                    size_bytes = min(selectable.read_bytes, LARGE_BYTES)
+                    size_bytes -= WAITED_BYTES * selectable.turns_waited
+                    rest.append((size_bytes, event, selectable))
+                else:
+                    chosen.append(event)
+            rest.sort(key=itemgetter(0))
+            left_bytes = TURN_BYTES
+            for _, event, selectable in rest:
+                if left_bytes > 0:
+                    chosen.append(event)
+                    selectable.turns_waited = 0
+                    left_bytes -= selectable.read_bytes + EVENT_BYTES
+                else:
+                    selectable.turns_waited += 1
+            return chosen
 
 
 def install() -> None:

@@ -35,7 +35,9 @@ class AnswerBuffer:
         self._stats, self._flush_soon, self._stalled = stats, flush_soon, stalled
         self._write: Callable[[Sequence[bytes]], object] | None = None
         self._frames: list[bytes] = []
-        self._size_bytes = self._answers = 0
+        self._answers = 0
+        self.size_bytes = 0
+        """Bytes of the answers that are not yet written."""
         self.is_corked = False
         """Whether the caller adds more answers and then calls ``flush``."""
         self.is_stalled = False
@@ -53,8 +55,8 @@ class AnswerBuffer:
         is_first = not self._frames
         self._frames += frames
         self._answers += answers
-        self._size_bytes += sum(map(len, frames))
-        if self._size_bytes >= WRITE_BYTES:
+        self.size_bytes += sum(map(len, frames))
+        if self.size_bytes >= WRITE_BYTES:
             self.flush()
         elif is_first and not self.is_corked:
             self._flush_soon(self)
@@ -62,9 +64,9 @@ class AnswerBuffer:
     def flush(self) -> None:
         """Write all answers to the transport."""
         if self._frames and self._write is not None and not self.is_held:
-            frames, size_bytes = self._frames, self._size_bytes
+            frames, size_bytes = self._frames, self.size_bytes
             stats, answers = self._stats, self._answers
-            self._frames, self._size_bytes, self._answers = [], 0, 0
+            self._frames, self.size_bytes, self._answers = [], 0, 0
             began_ns = stats.now_ns()
             self._write(frames)
             stats.channel_write.success.note((stats.now_ns() - began_ns) // 1000, answers)

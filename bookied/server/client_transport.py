@@ -39,6 +39,11 @@ class PromptConnection(tcp.Server):
 
     _tls_reads: TlsReads | None = None
     _is_waiting = _is_wanted = False
+    read_bytes = turns_waited = 0
+    """Bytes of the last read, and the reactor's turns since that did not handle an event.
+
+    ``PromptReactor`` uses both.
+    """
 
     def __init__(self, *args: Any, turns: HandshakeTurns) -> None:
         """Create a connection; ``turns`` delays reads of TLS bytes that bring no request."""
@@ -70,8 +75,13 @@ class PromptConnection(tcp.Server):
             return None if error.errno in _NOT_NOW else main.CONNECTION_LOST
         if not data:
             return main.CONNECTION_DONE
+        self.read_bytes = len(data)
         self.receive_tls(data)
         return None
+
+    def _dataReceived(self, data: bytes | None) -> Any:
+        self.read_bytes = len(data or b"")
+        return super()._dataReceived(data)
 
     def receive_tls(self, data: bytes) -> None:
         """Decrypt received bytes and pass them to the protocol.

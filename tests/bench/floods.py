@@ -295,6 +295,7 @@ def _round(name: str, own: Target, other: Target, client: RawClient, seconds: fl
         beside = own.adds(client, seconds)
     memory_mib, descriptors, log_lines = own.takes()
     with own.attacked(name):
+        own.adds(client, seconds)  # Hundreds of connections are not open at once.
         during = own.adds(client, seconds)
         taken = own.takes()
     return Round(

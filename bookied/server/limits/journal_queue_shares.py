@@ -14,6 +14,9 @@ from twisted.internet.interfaces import IReactorTime
 ADDS_LATELY_S: Final = 1.0
 """Seconds, at most doubled, that a connection counts as adding after its last add."""
 
+FIRST_READ_BYTES: Final = 16 * 1024
+"""Bytes of one read from a connection that has not added yet, while several addresses add."""
+
 READ_BYTES_MIN: Final = 2 * 1024
 """Shorter reads would cost more than they save."""
 
@@ -82,11 +85,13 @@ class SharedAdds:
         """Return the maximum size of a read: ``most``, or less while several addresses add.
 
         One turn of the reactor reads from all connections, and every add waits until the turn has
-        ended. So one read of each connection of an address returns at most twice ``bytes_max``.
+        ended. So one read of each of the connections returns at most twice ``bytes_max`` together.
         """
-        if len(self._adders) <= 1 or not adder.add_bytes:
+        if len(self._adders) <= 1:
             return most
-        share = 2 * bytes_max // self._adders.get(adder.address, 1)
+        if not adder.add_bytes:
+            return min(most, FIRST_READ_BYTES)
+        share = 2 * bytes_max // self._sharers(adder)
         plain = share * adder.add_bytes // (adder.add_bytes + add_bytes)
         return min(most, max(READ_BYTES_MIN, plain))
 

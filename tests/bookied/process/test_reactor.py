@@ -19,6 +19,9 @@ from bookied.process.reactor import PromptReactor
 class End(FileDescriptor):
     """One end of a pair of sockets, with something to do when bytes have come."""
 
+    read_bytes: int
+    turns_waited: int
+
     def __init__(self, reactor: Any, do_read: Callable[[], object] = lambda: None) -> None:
         super().__init__(reactor)
         self.socket, self.peer = socket.socketpair()
@@ -117,3 +120,30 @@ def test_who_watches_hears_nothing_of_an_event_that_comes_alone(reactor: Any) ->
     reactor.doIteration(0)
     assert end.events == ["read go"]
     assert heard == []
+
+
+def read_turns(reactor: Any, sizes: list[int], turns: int) -> list[list[int]]:
+    """Return the ends that each turn reads, where all have bytes all the time."""
+    ends = [End(reactor) for _ in sizes]
+    for end, size_bytes in zip(ends, sizes, strict=True):
+        end.read_bytes, end.turns_waited = size_bytes, 0
+        reactor.addReader(end)
+        end.peer.send(b"x" * 1000)
+    found = []
+    for _ in range(turns):
+        before = [len(end.events) for end in ends]
+        reactor.doIteration(10)
+        found.append([no for no, end in enumerate(ends) if len(end.events) > before[no]])
+    return found
+
+
+def test_small_reads_are_first_and_a_turn_has_few_large_ones(reactor: Any) -> None:
+    found = read_turns(reactor, [100_000] * 20 + [1000], 40)
+    assert all(len(turn) == 2 and 20 in turn for turn in found)
+    assert sorted(one for turn in found for one in turn if one != 20) == sorted([*range(20)] * 2)
+
+
+def test_no_large_read_waits_for_ever_for_small_ones(reactor: Any) -> None:
+    found = read_turns(reactor, [100_000] + [4000] * 100, 100)
+    assert 2 <= sum(0 in turn for turn in found) <= 20
+    assert {one for turn in found for one in turn} == {*range(101)}

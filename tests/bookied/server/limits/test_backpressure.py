@@ -21,7 +21,7 @@ from bookied.server.limits.backpressure import (
     PressureLevel,
     ServerLimits,
 )
-from bookied.server.limits.journal_queue_shares import ADDS_LATELY_S
+from bookied.server.limits.journal_queue_shares import ADDS_LATELY_S, FIRST_READ_BYTES
 from bookied.server.rules.add_requests import Writes
 from tests.bookied.worlds.served_bookie import KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
@@ -244,6 +244,19 @@ def test_connections_of_one_address_share_with_another_address() -> None:
     for load in crowd:
         world.pressure.received(load, 26, 1)
     assert held(modest, crowd[-1]) == [False, True]  # It has 150 of 200, and the other 26 of 20.
+
+
+def test_one_read_of_each_connection_of_many_addresses_brings_few_adds() -> None:
+    clock, limits = Clock(), ServerLimits(shared_add_bytes=0)
+    pressure = Backpressure(limits, clock, lambda: 0, limited=lambda: None, freed=lambda: None)
+    crowd = [ConnectionLoad(lambda: None, f"192.0.2.{number}") for number in range(200)]
+    for load in crowd:
+        pressure.begin(load)
+        pressure.received(load, 100, adds=1)
+    assert sum(map(pressure.read_bytes_max, crowd)) <= 2 * limits.shared_adds_bytes_max
+    newcomer = ConnectionLoad(lambda: None, "192.0.2.250")
+    pressure.begin(newcomer)
+    assert pressure.read_bytes_max(newcomer) == FIRST_READ_BYTES
 
 
 def test_one_read_of_each_connection_of_an_address_brings_few_adds() -> None:
