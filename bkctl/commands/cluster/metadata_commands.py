@@ -97,13 +97,19 @@ METADATA: Final = (
 
     --force root adds every missing node, also ledgers that were deleted on purpose and cookies of
     decommissioned bookies. It replaces no node, and refuses another cluster that is in use. With
-    --dry-run it counts missing nodes and lists nodes that differ, but no newer nodes.
+    --dry-run it counts missing nodes and lists nodes that differ. It does not list nodes that
+    are newer than the backup.
 
     New ledger ids begin 1,001 above the highest id in the backup, or at the next id of the cluster
     if that is higher. In ZooKeeper, restored ledgers look new: --older-than counts from the
     restore.
 
-    A restore brings no entries back. The exit status is 8 if all bookies have deleted the first or
+    A restore brings no entries back. Ledgers that are newer than the backup stay without metadata,
+    and garbage collection deletes their entries after a bookie's start. So save their entries
+    before: `bkctl disk ledgers -c FILE` lists a stopped bookie's ledgers, `bkctl disk salvage`
+    copies a ledger's entries to a file.
+
+    The exit status is 8 if all bookies have deleted the first or
     last entry of a restored ledger; the error names the ledgers. The command does not check open
     ledgers, or ledgers with a bookie that is not in service, and names these bookies.
     """,

@@ -61,7 +61,7 @@ class BookieProcess:
     """One bookie: its address, its directory, and its process while it runs."""
 
     def __init__(self, host: str, port: int, directory: Path) -> None:
-        self.host, self.port, self.directory = host, port, directory
+        self.host, self.first_port, self.directory = host, port, directory
         self._process: ChildProcess | None = None
         self._is_stopping = False
         self._undo: tuple[Path, bytes | None] | None = None
@@ -71,7 +71,13 @@ class BookieProcess:
     @property
     def bookie_id(self) -> str:
         """The bookie's id in its files, where `bookie rename` may have changed it."""
-        return bookie_id_in(self.directory, f"{self.host}:{self.port}")
+        return bookie_id_in(self.directory, f"{self.host}:{self.first_port}")
+
+    @property
+    def port(self) -> int:
+        """The bookie's port, which `bookie rename` may have changed."""
+        host, _, port = self.bookie_id.rpartition(":")
+        return int(port) if host == self.host and port.isdecimal() else self.first_port
 
     @property
     def runs(self) -> bool:
@@ -133,7 +139,10 @@ class BookieProcess:
             if there is None or _texts(there) != _texts(one):
                 raise LocalStartError(
                     f"{self.conf} does not set {one.key}={lines[one.key]}",
-                    next_step="write that line there, or remove the file to get a new one",
+                    next_step="write that line there, or remove the file to get a new one"
+                    if one.key != "bookiePort"
+                    else "write that line there; to move the bookie to the file's port: "
+                    f"bkctl bookie rename -c {shlex.quote(str(self.conf))}",
                 )
 
     def keep_settings(self) -> None:

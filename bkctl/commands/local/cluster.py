@@ -200,7 +200,7 @@ class LocalCluster:
         gone = [one for one in lost if is_removed(one.directory, one.bookie_id, cookies)]
         if gone:
             self._bookies = [one for one in self._bookies if one not in gone]
-            self._removed += tuple(one.port for one in gone)
+            self._removed += tuple(one.first_port for one in gone)
             self.save()
 
     def keep_settings(self) -> None:

@@ -105,6 +105,8 @@ def salvage(
     ``ledger-ID.entries`` has the payloads in entry order, each after its length (4 bytes,
     big-endian). ``ledger-ID.jsonl`` has a line for each entry. If no entry is found, nothing is
     written. If no digest is right (the password is wrong), the files of an earlier run are kept.
+    They are also kept if they have an entry that this run did not save, such as those of a run on
+    another bookie.
 
     Args:
         files: the disk.
@@ -117,6 +119,7 @@ def salvage(
 
     Raises:
         OSError: a file cannot be read, or there is no space in ``out``.
+        EarlierEntriesError: the files of an earlier run have more entries.
     """
     search = _RecordSearch(files, found, ledger_id, Rescan(files, tell))
     search.run()
@@ -330,6 +333,14 @@ class _NothingRightError(Exception):
     """All entries were refused, so the files of an earlier run must be kept."""
 
 
+class EarlierEntriesError(Exception):
+    """The files of an earlier run have an entry that this run did not save; they are kept."""
+
+    def __init__(self, entry_id: int) -> None:
+        super().__init__(f"an earlier run has saved entry {entry_id}")
+        self.entry_id = entry_id
+
+
 def _write(
     search: _RecordSearch,
     ledger_id: int,
@@ -379,7 +390,35 @@ def _write_files(
             _write_entry(copy, entry_id, is_right, checker, (payload_file, list_file), tally)
         if not tally.entries and files.exists(payloads):
             raise _NothingRightError
+        list_file.flush()
+        lost = _first_lacking(_saved(files, listing), _saved(files, _partial(listing)))
+        if lost is not None:
+            raise EarlierEntriesError(lost)
     return payloads, listing
+
+
+def _saved(files: Files, listing: Path) -> Iterator[int]:
+    """Yield the ids of the entries that a list names as saved, in order."""
+    if not files.exists(listing):
+        return
+    with contextlib.closing(files.open_read(listing)) as file:
+        rest, size = b"", file.size()
+        for at in range(0, size, _CHUNK_BYTES):
+            chunk = file.read_at(at, min(_CHUNK_BYTES, size - at))
+            *lines, rest = (rest + chunk).split(b"\n")
+            rows = map(json.loads, lines)
+            yield from (row["entry"] for row in rows if "length" in row)
+
+
+def _first_lacking(wanted: Iterable[int], present: Iterator[int]) -> int | None:
+    """Return the first number that a second ordered sequence lacks; None if it has all."""
+    last = -1
+    for one in wanted:
+        while last < one:
+            last = next(present, one + 1)
+        if last != one:
+            return one
+    return None
 
 
 def _write_entry(
@@ -412,10 +451,15 @@ def _write_entry(
     outputs[1].write([json.dumps(line).encode() + b"\n"])
 
 
+def _partial(path: Path) -> Path:
+    """Return the file that is written before it replaces ``path``."""
+    return path.with_name(path.name + _PARTIAL)
+
+
 @contextlib.contextmanager
 def _written(files: Files, path: Path) -> Iterator[_BufferedWriter]:
     """Yield a file that replaces ``path`` once the block has ended without an error."""
-    partial = path.with_name(path.name + _PARTIAL)
+    partial = _partial(path)
     if files.exists(partial):
         files.remove(partial)
     file = files.open_append(partial)

@@ -363,6 +363,18 @@ class TestRepairs:
         lines = [json.loads(line) for line in Path(found["list"]).read_text().splitlines()]
         assert [line["entry"] for line in lines] == [0, 1, 2, 3]
 
+    def test_entries_that_another_bookie_had_are_not_replaced(self, bookie: Bookie) -> None:
+        out = bookie.base / "saved"
+        bookie.run("disk", "salvage", 3, "--out", out)
+        listing = out / "ledger-3.jsonl"
+        more = {"entry": 9, "length": 1}
+        listing.write_text(f"{listing.read_text()}{json.dumps(more)}\n")
+        saved = snapshot(out)
+        refused = bookie.run("disk", "salvage", 3, "--out", out, ok=False)
+        assert (refused.status, "these directories lack, first entry 9" in refused.err) == (7, True)
+        assert "name the directories of all bookies in one command" in refused.err
+        assert snapshot(out) == saved
+
     def test_a_wrong_password_leaves_what_was_saved_before(
         self, bookie: Bookie, tmp_path: Path
     ) -> None:

@@ -48,6 +48,13 @@ _NEW_CTIMES: Final = (
     "in their metadata, `bkctl ledger list --older-than` therefore counts from this restore"
 )
 
+_NEWER: Final = (
+    "ledgers that are newer than the backup have no metadata now, and bookies delete their entries "
+    "after a start, by garbage collection. Before a bookie starts, `bkctl disk ledgers -o id "
+    "-c FILE` lists its ledgers, and `bkctl disk salvage LEDGER --out DIR BOOKIE_DIR...` saves the "
+    "entries that several bookies have"
+)
+
 _ALL: Final = (
     "All missing nodes are added, also ledgers that were deleted on purpose and cookies of"
     " decommissioned bookies."
@@ -160,6 +167,8 @@ def restore(
         session.note(f"note: ledger ids up to {reserved} are reserved; new ledgers get higher ids")
     if not session.uri.startswith("sqlite:"):
         session.note(_NEW_CTIMES)
+    if plan.missing is None:
+        session.warn(_NEWER)
     if kept:
         session.warn(_kept(kept))
     _look_for_entries(session, restored)

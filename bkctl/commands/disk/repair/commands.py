@@ -195,7 +195,8 @@ REPAIRS: Final = (
     The command writes two files to the --out directory. ledger-ID.entries has each payload after
     its length (4 bytes). ledger-ID.jsonl has a line for each entry with its place, and the packet
     (header, digest and payload) if its digest is wrong. Entries that this bookie never had are
-    missing; other bookies may have them.
+    missing. DIR may name directories of several bookies: then the command joins their entries. An
+    earlier run's files with entries that this run lacks are not replaced.
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
@@ -222,8 +223,10 @@ REPAIRS: Final = (
             bkctl ledger write --length-prefixed saved/ledger-42.entries
               # from there into a new ledger
             bkctl disk salvage 42 --out saved --ledger-dir /data/l1  # from one directory's logs
+            bkctl disk salvage 42 --out saved copy-of-b1 copy-of-b2
+              # the entries of two bookies, in one file
         """,
-        exits=(*FAILURES, ExitStatus.PARTLY),
+        exits=(*FAILURES, ExitStatus.CONFLICT, ExitStatus.PARTLY),
     ),
     Command(
         "flush",

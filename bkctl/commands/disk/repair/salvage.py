@@ -11,12 +11,12 @@ from bkctl.bookies.stopped_bookie import (
     repeatable,
     warn_damage,
 )
-from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Column, declare_view
 from bookied.directories.roots import CURRENT
 from bookied.offline.repair.rescan import size_of
-from bookied.offline.repair.salvage import SalvagedLedger, salvage
+from bookied.offline.repair.salvage import EarlierEntriesError, SalvagedLedger, salvage
 from bookied.storage.files.files import RealFiles
 from wire.codes import DigestType
 from wire.ids import LedgerId
@@ -39,6 +39,7 @@ def salvage_ledger(
 
     Raises:
         NothingFoundError: no entry was found.
+        ConflictError: files of an earlier run have entries that these directories lack.
         PartlyDoneError: entries have a wrong digest, or a file cannot be read completely.
     """
     named = find_directories(session, **dirs)
@@ -61,15 +62,23 @@ def salvage_ledger(
         repeatable(session, "run the same command again"),
         session.progress("scanning", total=total) as progress,
     ):
-        saved = salvage(
-            RealFiles(),
-            found,
-            ledger_id,
-            Path(out).absolute(),
-            password=password,
-            digest=None if digest is None else DigestType[digest.upper()],
-            tell=progress.update,
-        )
+        try:
+            saved = salvage(
+                RealFiles(),
+                found,
+                ledger_id,
+                Path(out).absolute(),
+                password=password,
+                digest=None if digest is None else DigestType[digest.upper()],
+                tell=progress.update,
+            )
+        except EarlierEntriesError as error:
+            raise ConflictError(
+                f"{out} has entries of an earlier run that these directories lack, first entry "
+                f"{error.entry_id}; its files were not changed",
+                next_step="name the directories of all bookies in one command, which joins their "
+                "entries, or give another --out",
+            ) from error
     damaged = warn_damage(session, saved.damaged)
     if saved.last is None:
         raise NothingFoundError(f"no entry of ledger {ledger_id} in logs or journals")

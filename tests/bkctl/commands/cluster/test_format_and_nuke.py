@@ -149,7 +149,9 @@ class TestWayBack:
         assert dump(uri) != before
         plan = run(uri, "cluster", "restore", file, "--dry-run").out
         assert f"remove the empty cluster {made}" in plan
-        run(uri, "cluster", "restore", file, "--yes")
+        restored = run(uri, "cluster", "restore", file, "--yes")
+        assert "ledgers that are newer than the backup have no metadata" in restored.err
+        assert "`bkctl disk ledgers -o id -c FILE`" in restored.err
         after = dump(uri)
         assert run(uri, "cluster", "instance-id").out == f"{cluster}\n"
         assert {path: after[path][0] for path in before} == {k: v[0] for k, v in before.items()}

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.local.bookie_process import with_settings
+from bkctl.commands.local.bookie_process import BookieProcess, LocalStartError, with_settings
 from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.local.directory import (
     BACKGROUND_LOG,
@@ -30,6 +30,7 @@ from bkctl.commands.local.directory import (
     refuse_others_directory,
 )
 from bkctl.commands.local.metadata import ClusterMetadata
+from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.start_stop_status import read, start_line
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
@@ -501,6 +502,27 @@ def test_a_directory_need_not_be_named_where_its_environment_was_read(tmp_path: 
     with closing(FakeHost(environ={"BKCTL_CONFIG": str(tmp_path / PROFILE_FILE)})) as host:
         assert cli.run(["local", "stop", bookie_id], host) == ExitStatus.DONE
         assert f"bookie {bookie_id} does not run" in host.err.text
+
+
+def test_a_bookie_that_was_renamed_starts_on_its_new_port(tmp_path: Path) -> None:
+    old, new = free_port(), free_port()
+    own = {"metadataServiceUri": f"sqlite://{tmp_path}/missing", "httpAdminTokenFile": "token"}
+    keys = {"bookiePort": str(new), "ledgerDirectories": str(tmp_path / "ledgers"), **own}
+    (tmp_path / CONF_FILE).write_text("".join(f"{key}={text}\n" for key, text in keys.items()))
+    bookie = BookieProcess("127.0.0.1", old, tmp_path)
+    with pytest.raises(LocalStartError, match=f"does not set bookiePort={old}") as error:
+        bookie.start(own)
+    assert f"bkctl bookie rename -c {tmp_path / CONF_FILE}" in error.value.hint
+    (tmp_path / "ledgers" / CURRENT).mkdir(parents=True)
+    cookie = Cookie(f"127.0.0.1:{new}", "/j", (str(tmp_path / "ledgers"),))
+    (tmp_path / "ledgers" / CURRENT / VERSION).write_bytes(encode_cookie(cookie))
+    assert (bookie.port, bookie.bookie_id) == (new, f"127.0.0.1:{new}")
+    try:
+        bookie.start(own)
+        assert bookie.runs
+    finally:
+        bookie.kill()
+        bookie.stop(10)
 
 
 @pytest.mark.parametrize("is_typed", [False, True])

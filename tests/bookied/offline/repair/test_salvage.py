@@ -12,7 +12,7 @@ import pytest
 
 from bkctl.commands.ledger.input_cutting import Framing, cutter
 from bookied.directories.roots import Directories
-from bookied.offline.repair.salvage import SalvagedLedger, salvage
+from bookied.offline.repair.salvage import EarlierEntriesError, SalvagedLedger, salvage
 from bookied.storage.entrylog.format import LogHeader
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as journal_layout
@@ -150,7 +150,7 @@ def test_what_the_disk_has_lost_costs_no_other_entry() -> None:
     out = salvage(files, FOUND, 7, OUT)
     assert [line["entry"] for line in lines(files, out)] == [0, 1, 2, 3, 4, 5, 7, 8]
     files.unopenable.add(log)
-    assert payloads(files, salvage(files, FOUND, 7, OUT)) == [b"3" * 9000]
+    assert payloads(files, salvage(files, FOUND, 7, Path("/other"))) == [b"3" * 9000]
 
 
 def test_the_latest_log_counts_among_copies_that_are_right() -> None:
@@ -218,6 +218,22 @@ def test_a_ledger_that_is_nowhere_writes_nothing() -> None:
     out = salvage(files, FOUND, 7, OUT)
     assert (out.entries, out.payload_path, out.last) == (0, None, None)
     assert not files.exists(OUT)
+
+
+def test_entries_of_another_bookie_are_not_replaced() -> None:
+    log = "/l0/current/0.log"
+    entries = [packed(7, one, b"first", 5 * (one + 1)) for one in range(3)]
+    files = disk({log: logged(*entries[:2])})
+    salvage(files, FOUND, 7, OUT)
+    before = files.read(OUT / "ledger-7.entries"), files.read(OUT / "ledger-7.jsonl")
+    files.write_atomic(Path(log), logged(*entries[1:]))
+    with pytest.raises(EarlierEntriesError) as error:
+        salvage(files, FOUND, 7, OUT)
+    assert error.value.entry_id == 0
+    assert before == (files.read(OUT / "ledger-7.entries"), files.read(OUT / "ledger-7.jsonl"))
+    assert sorted(files.list(OUT)) == ["ledger-7.entries", "ledger-7.jsonl"]
+    files.write_atomic(Path(log), logged(*entries))
+    assert salvage(files, FOUND, 7, OUT).entries == 3
 
 
 def test_what_is_not_through_does_not_replace_what_is_there() -> None:
