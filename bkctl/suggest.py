@@ -74,6 +74,13 @@ _LARGEST: Final = ("disk usage --ledgers -c FILE", "ledger list -o wide --sort-b
 _BALANCE: Final = ("bookie show --ledgers", "explain balance")
 """The commands that show the load of bookies and explain how to move it."""
 
+_SLOW: Final = ("bookie slow", "cluster ping --watch=1s", "top")
+
+_RESTART: Final = ("autorecovery disable --for 30m", "bookie ready BOOKIE_ID --until healthy")
+"""The commands before and after the restart of a bookie."""
+
+_RESTORE: Final = "cluster restore FILE"
+
 _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "autorecovery history": ("autorecovery list",),
     "autorecovery lost": ("autorecovery list", "doctor"),
@@ -83,7 +90,8 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie lost": ("doctor", "bookie list"),
     "bookie stats": ("bookie metrics BOOKIE_ID", "top"),
     "bookie upgrade": ("disk upgrade -c FILE",),
-    "bookie usage": ("bookie show", "disk usage --ledgers -c FILE"),
+    "bookie drain": ("bookie decommission BOOKIE_ID --drain",),
+    "bookie usage": ("bookie show --ledgers", "disk usage --ledgers -c FILE"),
     "bookie balance|load|rebalance": _BALANCE,
     "cluster balance|load|rebalance": _BALANCE,
     "cluster compare|diff": (_COMPARE_BACKUP, "config diff FILE FILE"),
@@ -106,14 +114,21 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root move": ("bookie decommission BOOKIE_ID", "bookie rename OLD NEW"),
     "root rename": ("bookie rename OLD NEW",),
     "root repair": ("doctor", "bookie decommission BOOKIE_ID", "bookie recover BOOKIE_ID"),
-    "root restore": ("cluster restore FILE",),
-    "root retire|drain": ("bookie decommission BOOKIE_ID",),
-    "root restart": ("local restart DIR [BOOKIE_ID]",),
+    "root restore": (_RESTORE,),
+    "root retire": ("bookie decommission BOOKIE_ID",),
+    "root drain": ("bookie decommission BOOKIE_ID --drain",),
+    "root latency|slow|trace": _SLOW,
+    "root maintenance": ("autorecovery disable --for 30m", "bookie readonly BOOKIE_ID on"),
+    "root restart": ("local restart DIR [BOOKIE_ID]", *_RESTART),
+    "root rolling-restart": _RESTART,
     "root set": ("bookie config-set BOOKIE_ID KEY=VALUE",),
     "root start": ("local N --dir DIR --background",),
     "root stop": ("local stop DIR",),
     "ledger health|check-replicas": ("ledger verify LEDGER_ID",),
-    "ledger status": ("ledger show LEDGER_ID",),
+    "ledger stats|status": ("ledger show LEDGER_ID",),
+    "ledger open": ("ledger list --state open",),
+    "ledger abandoned|dead|idle|stale": ("doctor --open-for 1h", "ledger list --state open"),
+    "ledger restore|undelete|undo": (f"{_RESTORE} --ledger LEDGER_ID",),
     "cluster metrics": ("top", "bookie metrics BOOKIE_ID"),
     "disk clean|compact|compaction|gc": ("bookie gc BOOKIE_ID --wait",),
     "disk find": ("disk ledger LEDGER_ID -c FILE",),
@@ -127,7 +142,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "log status": ("log show NAME",),
     "root format": ("cluster format", "disk format"),
     "root info": ("cluster status", "bookie show", "ledger show LEDGER_ID"),
-    "root quarantine": ("bookie readonly BOOKIE_ID on",),
+    "root cordon|quarantine": ("bookie readonly BOOKIE_ID on",),
     "root status": ("doctor", "cluster status"),
     "root rack|racks": ("cluster map", "explain rack"),
     "root read": ("ledger read LEDGER_ID",),
@@ -138,8 +153,8 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root df|usage": ("ledger list --total", "cluster map", "disk usage -c FILE"),
     "root under-replicated|underreplicated": _OF_LOST,
     "root verify": ("ledger verify --all",),
-    "autorecovery off": ("autorecovery disable --for 30m",),
-    "autorecovery on": ("autorecovery enable",),
+    "autorecovery off|stop": ("autorecovery disable --for 30m",),
+    "autorecovery on|start": ("autorecovery enable",),
     "autorecovery progress": ("autorecovery active", "autorecovery list --watch"),
     "autorecovery throttle": ("config show replicationRateByBytes",),
     "autorecovery watch": ("autorecovery active --watch", "autorecovery list --watch"),
@@ -156,13 +171,13 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie ping": ("cluster ping", "bookie test BOOKIE_ID"),
     "bookie rack|racks": ("cluster map", "explain rack"),
     "bookie set-rack": ("explain rack", "cluster map"),
-    "bookie restart": ("local restart DIR BOOKIE_ID",),
+    "bookie restart": ("local restart DIR BOOKIE_ID", *_RESTART),
     "bookie status": ("bookie state BOOKIE_ID", "bookie show BOOKIE_ID"),
     "bookie version": ("version --all",),
     "bookie add": ("disk init", "disk expand"),
     "bookie add-disk|expand": ("disk expand",),
     "bookie disk|disks": ("bookie show BOOKIE_ID", "cluster map", "disk usage -c FILE"),
-    "bookie latency": ("bookie slow", "top"),
+    "bookie latency": _SLOW,
     "bookie move": ("bookie decommission BOOKIE_ID", "bookie rename OLD NEW"),
     "bookie start": ("local start DIR BOOKIE_ID",),
     "cluster health": ("cluster status", "doctor"),
@@ -172,6 +187,8 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster events|history": ("cluster watch",),
     "cluster start": ("local N --dir DIR --background",),
     "cluster stop": ("local stop DIR",),
+    "cluster rebuild|undo": (_RESTORE,),
+    "cluster restart|rolling-restart": _RESTART,
     "cluster wait": ("cluster status --until healthy",),
     "cluster verify": ("ledger verify --all",),
     "config search": ("config show '*PART*'",),
@@ -181,7 +198,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "disk list|ls": ("disk files", "disk ledgers"),
     "disk lock|owner": ("disk lock-status DIR",),
     "disk move": ("cookie repair",),
-    "disk replace": ("disk expand", "bookie decommission BOOKIE_ID"),
+    "disk replace": ("doctor -c FILE", "explain BK-WRONG-IDENTITY"),
     "disk show": ("disk files", "disk usage"),
     "ledger bookies|lac|locate": ("ledger map LEDGER_ID",),
     "ledger rack|racks": (f"ledger list --columns {_RACKS}", "ledger list --one-rack"),
@@ -242,6 +259,10 @@ _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete
 _FIND_AND_CLOSE: Final = (
     "use `bkctl ledger list --state open --older-than 1h -o id | bkctl ledger close -`"
 )
+_WRITERS: Final = (
+    "metadata does not show whether a writer runs: `bkctl doctor --open-for 1h` lists ledgers that "
+    "are open for longer, `bkctl ledger tail LEDGER_ID -f -n 0` prints new entries"
+)
 _EACH_BOOKIE: Final = "use `bkctl bookie list -o id | xargs -n1 bkctl bookie {}`"
 _BY_SIZE: Final = "use --filter 'length>10MB'"
 _NEW_FILE: Final = "it never replaces a file: give another name"
@@ -289,8 +310,11 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "ledger read --from|--start": "name the entries: `bkctl ledger read 42 100-199`",
     "doctor --orphans": _ORPHANS,
     "ledger list --exclude-file|--not-in-log|--orphans|--unused": _ORPHANS,
-    "ledger close --older-than|--state": _FIND_AND_CLOSE,
-    "ledger recover --older-than|--state": _FIND_AND_CLOSE,
+    "ledger close --all|--older-than|--state": _FIND_AND_CLOSE,
+    "ledger recover --all|--older-than|--state": _FIND_AND_CLOSE,
+    "ledger list --abandoned|--dead|--idle|--no-writer|--stale": _WRITERS,
+    "ledger list --fail-if|--fail-if-any": "`-o json | jq -e '.ledgers == []'` ends with 1 if "
+    "there are any",
     "cluster backup --keep": "the command writes one file: `ls -t DIR/*.jsonl | tail -n +8 | "
     "xargs -r rm --` keeps the last seven",
     "top --demo": "`bkctl local 3` starts bookies, `bkctl bench write` writes to them",
@@ -311,6 +335,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "each bookie",
     "log create --label|--meta|--metadata": "a log has no custom metadata; name what it is for in "
     "its NAME",
+    "bookie list --limit": "add `| head -n N`; --sort-by used:desc puts the fullest first",
     "bookie list --all": "it lists all bookies; --state selects some",
     "bench --ensemble": "`bkctl bench write --ensemble N` measures adds to N bookies",
     "ledger verify --entries|--entry": _ONE_ENTRY,
@@ -347,8 +372,10 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie config --changed|--diff": ("--filter", "origin!=default"),
     "bench --max-p99|--p99-max": ("--fail-if", "p99>{}"),
     "bookie gc-status --all": (),
+    "bookie ready --wait": ("--until", "healthy"),
     "cluster format --override": ("--force",),
     "doctor --wait": ("--until", "healthy"),
+    "export --closed": ("--state", "closed"),
     "export --incremental": ("--since-last",),
     "export --label": ("--meta",),
     "export --out": ("--to",),
@@ -406,11 +433,16 @@ def in_own_options(args: Sequence[str], path: str) -> list[str]:
     return found + given
 
 
+_ONE_BOOKIE: Final = "name one bookie; decommission the next one after it"
+
 ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
     (
         "bkctl bookie gc",
         "missing argument 'BOOKIE_ID'",
     ): "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc --wait`",
+    ("bkctl bookie decommission", "unexpected argument: "): _ONE_BOOKIE,
+    ("bkctl decommission", "unexpected argument: "): _ONE_BOOKIE,
+    ("bkctl local", "it is for `local N`"): "for example: `bkctl local 3 --dir DIR --background`",
     (
         "bkctl ledger map",
         "is not a whole number",

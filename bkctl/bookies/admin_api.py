@@ -243,7 +243,8 @@ def connect(
     """Return the bookie's admin API, at ``address`` or at its published address.
 
     Raises:
-        NothingFoundError: the bookie is not registered, or has not published an address.
+        ConflictError: the bookie is not registered.
+        NothingFoundError: the bookie does not exist, or has not published an address.
         NothingFoundError: the token's file cannot be read.
     """
     timeout_s = session.options.timeout_s or TIMEOUT_S
@@ -273,16 +274,21 @@ async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
     """Return the published address of a bookie's HTTP server.
 
     Raises:
-        NothingFoundError: the bookie has not published one.
+        ConflictError: the bookie is not registered.
+        NothingFoundError: it does not exist, or has not published an address.
     """
     hint = "name its address with --http HOST:PORT"
     try:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
         known = await client.store.known_bookies()
-        hangs = f"bookie {bookie_id} is not registered: it does not run, or its process hangs"
-        text = hangs if bookie_id in known else no_such_bookie(bookie_id, known)
-        raise NothingFoundError(text, next_step=hint) from error
+        if bookie_id not in known:
+            unknown = no_such_bookie(bookie_id, known)
+            raise NothingFoundError(unknown, next_step=hint) from error
+        raise ConflictError(
+            f"bookie {bookie_id} is not registered: it does not run, or its process hangs",
+            next_step=hint,
+        ) from error
     found = http_address(info, client.config)
     if found is None:
         raise NothingFoundError(

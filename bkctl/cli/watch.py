@@ -221,8 +221,10 @@ def rounds_of(session: Session, exits: tuple[ExitStatus, ...]) -> Rounds | None:
     if options.watch_s is None and options.until is None:
         return None
     until: Condition | None = None
-    if options.until in {"healthy", "done"}:
-        until = options.until  # type: ignore[assignment] # one of the two words
+    if options.until in {"healthy", "ready"}:
+        until = "healthy"
+    elif options.until == "done":
+        until = "done"
     elif options.until is not None:
         until = parse_comparison(options.until)
     return Rounds(options.watch_s or WATCH_EVERY_S, until, bool(_TELLS_HEALTH & set(exits)))

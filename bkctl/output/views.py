@@ -42,6 +42,11 @@ else:
 T = TypeVar("T")
 
 _COLUMN: Final = "column"
+
+_OTHER_NAMES: Final[Mapping[str, str]] = types.MappingProxyType(
+    {"bytes": "length", "copies": "write_quorum", "replicas": "write_quorum", "size": "length"}
+)
+"""Other names of a ledger's fields, for views without a field of that name."""
 """The key of an attribute's column in its metadata."""
 
 WIDE: Final = 9
@@ -202,7 +207,8 @@ class View:
         folded = word.strip().lower().replace(" ", "_").replace("-", "_")
         words = {field.title.lower().replace(" ", "_"): field for field in reversed(self.fields)}
         words |= {field.name: field for field in self.fields}
-        return words.get(folded) or (words[self.id_field] if folded == "id" else None)
+        also = self.id_field if folded == "id" else _OTHER_NAMES.get(folded, "")
+        return words.get(folded) or words.get(also)
 
     def no_field(self, option: str, word: str) -> UsageError:
         """Return the error of a word that is not the name of a field."""

@@ -12,7 +12,7 @@ from bkclient.replication import autorecovery_admin
 from bkclient.replication.autorecovery_admin import Pause
 from bkctl.bookies.admin_api import published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.errors import NothingFoundError
+from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, human_time
 from bkctl.output.views import field, shown
@@ -68,7 +68,7 @@ async def _http_of_auditor(client: Client) -> HttpAddress | None:
         return None
     try:
         return await published(client, auditor)
-    except NothingFoundError:
+    except (ConflictError, NothingFoundError):
         return None
 
 

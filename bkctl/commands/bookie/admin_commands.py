@@ -61,12 +61,14 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin_requests:ready",
         help="""Check that a bookie is registered and serves.
 
-    Exit status 7 means that the bookie is not registered or does not serve.
+    Exit status 7 means that the bookie is not registered or does not serve. `--until healthy` waits
+    until it serves.
     """,
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
         examples="""
             bkctl bookie ready 10.0.0.1:3181  # status 0 if it serves, 7 if not yet
+            bkctl bookie ready 10.0.0.1:3181 --until healthy --timeout 60  # wait after a restart
             bkctl bookie ready b1 --http 10.0.0.1:8080  # of a bookie that is not registered yet
         """,
         exits=_EXITS,

@@ -134,8 +134,8 @@ bookie.command(
     Without ids the command renames the stopped bookie of the settings file (-c). First change its
     id there (useHostNameAsBookieID, advertisedAddress, bookiePort or bookieId). The command changes
     cookie, ledgers and VERSION files. Autorecovery copies the ledgers of a stopped bookie to
-    others: run `bkctl autorecovery disable --for 30m` before the stop. You can interrupt it and run it again. `hostname` and `ip` are for
-    useHostNameAsBookieID=true and false.
+    others: run `bkctl autorecovery disable --for 30m` before the stop. You can interrupt the
+    command and run it again. `hostname` and `ip` are for useHostNameAsBookieID=true and false.
 
     With OLD and NEW, NEW replaces OLD in the metadata of all ledgers. No entry is copied: use it if
     the bookie on OLD's disks now runs as NEW. Before a ledger changes, NEW must return the first

@@ -104,7 +104,7 @@ def verify(session: Session) -> None:
             "differ from the settings",
             next_step="`bkctl cookie repair` writes lost cookies again, and follows moved "
             "directories; `bkctl disk expand` adds directories; `bkctl bookie rename` follows a "
-            "changed id",
+            "changed id; for an emptied directory, `bkctl disk check` says what to do",
         )
     session.note(
         f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as the "

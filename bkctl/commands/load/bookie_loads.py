@@ -455,6 +455,10 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     session.note(f"compared {bookies}: {', '.join(known)}; slow: {len(slow_ones)}{unanswered}")
     if window := latency_window(figures.values()):
         session.note(window)
+    session.note(
+        "the network, and pauses of a bookie's process, are not part of these latencies: "
+        "`bkctl cluster ping --watch=1s` shows them"
+    )
 
 
 def too_few(figures: int, silent: Sequence[BookieId]) -> CommandError:

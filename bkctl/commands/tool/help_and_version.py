@@ -19,7 +19,7 @@ from bkctl.bookies.admin_api import admin_token, published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.root import RootGroup
-from bkctl.errors import NothingFoundError
+from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
 from bookied.process.own_version import RELEASE, own_version
@@ -159,7 +159,7 @@ async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | st
         if one.state is not BookieState.DOWN:
             try:
                 where = await published(client, one.bookie_id)
-            except NothingFoundError as error:
+            except (ConflictError, NothingFoundError) as error:
                 where = str(error)
         found.append((one.bookie_id, one.state.value, where))
     return found

@@ -402,9 +402,10 @@ def _saved(files: Files, listing: Path) -> Iterator[int]:
     if not files.exists(listing):
         return
     with contextlib.closing(files.open_read(listing)) as file:
-        rest, size = b"", file.size()
-        for at in range(0, size, _CHUNK_BYTES):
+        at, rest, size = 0, b"", file.size()
+        while at < size:
             chunk = file.read_at(at, min(_CHUNK_BYTES, size - at))
+            at += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
             rows = map(json.loads, lines)
             yield from (row["entry"] for row in rows if "length" in row)

@@ -170,6 +170,7 @@ def test_time_that_is_up_first_is_status_6_and_names_the_condition(watch: Watch)
     ("condition", "said"),
     [
         ("healthy", "profiles have no state healthy"),
+        ("ready", "profiles have no state healthy"),
         ("done", "profiles have no state done"),
         ("wrong", "'wrong' is not a comparison"),
         ("prod=1", "no field 'prod'"),

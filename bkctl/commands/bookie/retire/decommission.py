@@ -260,6 +260,22 @@ async def _others_lost(client: Client, bookie_id: BookieId) -> int:
     return sum(others) + len(damaged)
 
 
+async def _without_replacement(
+    client: Client, bookie_id: BookieId, found: Sequence[BookieLedger]
+) -> list[BookieLedger]:
+    """Return the ledgers with a fragment in which no other writable bookie can replace this one."""
+    others = await client.store.writable_bookies() - {bookie_id}
+    return [
+        one
+        for one in found
+        if any(
+            others <= set(fragment.ensemble)
+            for fragment in one.metadata.fragments
+            if bookie_id in fragment.ensemble
+        )
+    ]
+
+
 def _too_few(writable: int, found: Sequence[BookieLedger]) -> Iterator[Objection]:
     needed = max((one.metadata.ensemble_size for one in found), default=0)
     if writable < needed:
@@ -350,7 +366,12 @@ def _drain(
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
-    steps = [f"make {bookie_id} read-only, with its admin token", _moving(bookie_id, found)]
+    steps = [f"make {bookie_id} read-only, with its admin token"]
+    stuck = session.call(_without_replacement, bookie_id, found)
+    steps.append(_moving(bookie_id, [one for one in found if one not in stuck]))
+    if stuck:
+        ids = some_names([one.ledger_id for one in stuck])
+        steps.append(f"leave {counted(len(stuck), 'ledger')} there, for no bookie is free: {ids}")
     try:
         admin = admin_api.connect(session, bookie_id, **where)
         admin.insist_allowed()
@@ -380,7 +401,8 @@ def _drain(
         left = counted(len(report.left), "ledger")
         raise PartlyDoneError(
             f"{left} left on {bookie_id}, which is read-only now",
-            next_step=f"writers leave it with their next entry: run this again, or {then}",
+            next_step="writers leave it with their next entry: run this again, with one more bookie"
+            f" if none is free, or {then}",
         )
     session.finish()
     session.note(f"{bookie_id} is empty, and accepts no new entries; {then}")

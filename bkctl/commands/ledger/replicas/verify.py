@@ -70,6 +70,7 @@ def verify(
         session.note(
             f"{counted(found.ledgers, 'ledger')}, {counted(found.entries, 'entry')}, "
             f"{found.entries_lost} of them without a readable copy"
+            f"{'' if found.bad else '; all copies are sound'}"
         )
     gone = f"no such ledger: {', '.join(map(str, found.gone))}"
     is_entry = len(given) == 2 and found.gone == [given[1]]  # noqa: PLR2004 -- LEDGER ENTRY

@@ -523,6 +523,15 @@ class TestDecommission:
         nowhere = run_in(world, "decommission", "b2", "--drain", "--yes", ok=False)
         assert (nowhere.status, "no HTTP server" in nowhere.err) == (3, True)
 
+    def test_a_plan_to_drain_names_the_ledgers_that_no_free_bookie_can_take(self) -> None:
+        world = World(3)
+        ledger_id = lost(world)
+        world.restart("b2")
+        drain = ("decommission", "b2", "--drain", "--dry-run", "--force", "too-few-bookies")
+        planned = run_in(world, *drain, ok=False).out
+        assert "would move 0 ledgers: 0 copies of entries" in planned
+        assert f"would leave 1 ledger there, for no bookie is free: {ledger_id}\n" in planned
+
     def test_it_does_not_begin_while_another_loss_is_being_repaired(self) -> None:
         world = World(5)
         lost(world)

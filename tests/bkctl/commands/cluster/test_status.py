@@ -345,10 +345,13 @@ def test_one_that_is_down_is_not_offered_as_what_was_meant() -> None:
     cookie = encode_cookie(Cookie(b2, "/j", ("/l",)))
     world.run(store_of(world).write_cookie(b2, cookie, NEW))
     world.kill("b2")
-    for words in (("bookie", "test", "b2"), ("bookie", "state", "b2")):
-        found = run_in(world, *words, ok=False)
-        assert (found.status, "b2 is not registered: it does not run" in found.err) == (3, True)
+    for words, status in ((("test", "b2"), 3), (("state", "b2"), 7), (("ready", "b2"), 7)):
+        found = run_in(world, "bookie", *words, ok=False)
+        assert "b2 is not registered: it does not run" in found.err
+        assert found.status == status
         assert "did you mean" not in found.err
+    until = ("--until", "healthy", "--timeout", 1)
+    assert run_in(world, "bookie", "ready", "b2", *until, ok=False).status == 6
 
 
 @pytest.mark.parametrize("command", ["show", "test", "state", "gc", "decommission-status"])
