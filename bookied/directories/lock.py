@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -37,14 +38,25 @@ class DirectoryLocks:
 
         Raises:
             DirectoryInUseError: another process has locked a root; no lock is kept.
-            DirectoryError: a lock file cannot be created.
+            DirectoryError: a lock file cannot be created, or two roots are one directory.
         """
         try:
             for root in roots:
+                self._insist_other(root)
                 self._fds.append(_lock(root))
         except BaseException:
             self.release()
             raise
+
+    def _insist_other(self, root: Path) -> None:
+        """Refuse a root that is locked already, under another path."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found = (root / LOCK).stat()
+            if any(os.path.samestat(found, os.fstat(fd)) for fd in self._fds):
+                raise DirectoryError(
+                    f"{root} is another one of the bookie's directories, by a link or a mount: "
+                    "each needs a directory of its own"
+                )
 
     def release(self) -> None:
         """Release all locks. The files stay: their removal could unlock a successor's root."""

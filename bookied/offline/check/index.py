@@ -29,6 +29,7 @@ from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick
 from bookied.storage.entrylog.format import LENGTH, split_location
 from bookied.storage.index import format as layout
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from wire.codes import DigestType
 
 _DAMAGE: Final = (CorruptError, OSError)
@@ -40,8 +41,16 @@ def list_ledgers(shard: Shard, into: list[int]) -> DiskFinding | None:
     try:
         into.extend(shard.index.ledger_ids())
     except _DAMAGE as error:
-        return from_error(error, fix="bkctl disk rebuild-db --ledgers")
+        return from_error(error, fix=_database_fix(error))
     return None
+
+
+def _database_fix(error: CorruptError | OSError) -> str:
+    """Return the command that rebuilds a database, by its name."""
+    damaged = error.path.name if isinstance(error, CorruptError) else ""
+    if damaged in {LEDGERS, LOCATIONS}:
+        return f"bkctl disk rebuild-db --{damaged}"
+    return "bkctl disk rebuild-db --ledgers --locations"
 
 
 def check_index(
@@ -57,7 +66,7 @@ def check_index(
     if shard.index.damage or damaged is not None:
         found.unreadable.add(None)
     for error in shard.index.damage:
-        yield from_error(error, fix="bkctl disk rebuild-db --ledgers")
+        yield from_error(error, fix=_database_fix(error))
     if damaged is not None:
         yield damaged
     missing_logs: set[int] = set()

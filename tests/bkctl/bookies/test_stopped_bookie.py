@@ -518,7 +518,7 @@ class TestDatabases:
             )
         bookie.run("disk", "flush")
         refused = bookie.run("disk", "rebuild-index", "--all", ok=False)
-        assert (refused.status, "rebuild-db --locations" in refused.err) == (2, True)
+        assert (refused.status, "rebuild-db --ledgers --locations" in refused.err) == (2, True)
         done = bookie.run("disk", "convert", "--to", "interleaved", "--json").json
         assert (done["ledgers"], done["entries"]) == (7, 25)
         assert len(list(bookie.ledgers.rglob("*.idx"))) == 7

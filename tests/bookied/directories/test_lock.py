@@ -86,3 +86,12 @@ def test_a_look_at_a_lock_does_not_stop_a_start(tmp_path: Path) -> None:
     locks.take([tmp_path])
     looks.join()
     locks.release()
+
+
+def test_two_paths_of_one_directory_are_refused_as_that(tmp_path: Path) -> None:
+    (tmp_path / "l0").mkdir()
+    (tmp_path / "l1").symlink_to(tmp_path / "l0")
+    locks = DirectoryLocks()
+    with pytest.raises(DirectoryError, match="l1 is another one of the bookie's directories"):
+        locks.take([tmp_path / "l0", tmp_path / "l1"])
+    assert not is_locked(tmp_path / "l0")

@@ -391,6 +391,14 @@ def test_a_ledger_that_a_database_lacks_needs_the_list_of_ledgers_first(tmp_path
     assert fix.endswith(": bkctl disk rebuild-db --ledgers --locations")
 
 
+@pytest.mark.parametrize("name", ["ledgers", "locations"])
+def test_a_database_that_is_gone_is_rebuilt_by_its_name(tmp_path: Path, name: str) -> None:
+    db = Place(tmp_path / "bookie", "db/clean")
+    shutil.rmtree(db.bookie.found.index_dirs[0] / name)
+    (fix,) = {one.fix for one in db.check() if one.kind == "db-record"}
+    assert fix == f"bkctl disk rebuild-db --{name}"
+
+
 def test_entries_that_the_index_has_lost_are_found_by_a_deep_check(place: Place) -> None:
     place.set_location(0, 3, 0)
     place.index(1).unlink()
