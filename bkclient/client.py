@@ -190,17 +190,20 @@ class Client:
 
         Waits until the bookies of closed ledgers have answered the last adds, so that each entry
         has its write quorum. A bookie that does not answer is waited for as long as an add may
-        take, and its connection as long as connecting may.
+        take, and its connection as long as connecting may. A cancellation ends only this wait.
         """
         self._is_closed = True
-        if self._cluster is not None:
-            await self._cluster.last_copies.wait(
-                self._cluster.clock,
-                self.config.connect_timeout_ms / 1000 + self.config.add_timeout_s,
-            )
-            self._cluster.pool.close()
-        if self._owns_store:
-            await self.store.close()
+        try:
+            if self._cluster is not None:
+                await self._cluster.last_copies.wait(
+                    self._cluster.clock,
+                    self.config.connect_timeout_ms / 1000 + self.config.add_timeout_s,
+                )
+        finally:
+            if self._cluster is not None:
+                self._cluster.pool.close()
+            if self._owns_store:
+                await self.store.close()
 
     async def __aenter__(self) -> Client:  # noqa: PYI034 - typing.Self needs Python 3.11.
         return self

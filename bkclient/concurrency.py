@@ -20,8 +20,8 @@ async def for_each(
 ) -> None:
     """Run ``work`` for each item, ``at_once`` of them in parallel; items are consumed when needed.
 
-    The first error ends all tasks and is raised unchanged. So does a cancellation. On return no
-    task is in progress.
+    An ``at_once`` below 1 counts as 1. The first error ends all tasks and is raised unchanged. So
+    does a cancellation. On return no task is in progress.
     """
     iterator = iter(items)
 
@@ -30,7 +30,7 @@ async def for_each(
         for following in iterator:
             await work(following)
 
-    under_way = [Deferred.fromCoroutine(go_on(item)) for item in islice(iterator, at_once)]
+    under_way = [Deferred.fromCoroutine(go_on(item)) for item in islice(iterator, max(1, at_once))]
     try:
         await DeferredList(under_way, fireOnOneErrback=True, consumeErrors=True)
     except FirstError as error:

@@ -184,13 +184,13 @@ class LedgerWriter:
         Raises (through the Deferred):
             IllegalOperationError: the writer was created without ``explicit_ids``.
             DuplicateEntryIdError: the id was added before.
-            IncorrectParameterError: a negative id, or an entry that is too large.
+            IncorrectParameterError: an invalid id, or an entry that is too large.
             ClientError: as for ``add``.
         """
         try:
             self._insist_on(explicit_ids=True)
-            if entry_id < 0:
-                raise IncorrectParameterError(f"entry {entry_id}: ids begin with 0")
+            if not 0 <= entry_id < 2**63:
+                raise IncorrectParameterError(f"entry {entry_id}: ids are 0 to 2^63 - 1")
             self._pipeline.push_at(entry_id, payload)
         except ClientError as error:
             return fail(error)

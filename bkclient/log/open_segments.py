@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 from twisted.logger import Logger
 
@@ -15,6 +17,11 @@ from bkclient.log.record import LogRecord
 from bkclient.metadata.errors import MetadataUnavailableError
 
 log = Logger()
+
+FRAGMENTS_MAX: Final = 100
+"""Fragments of a ledger after which a log rolls: with thousands of ensemble changes the metadata of
+the ledger would become too large for ZooKeeper, and the ledger could not even be closed.
+"""
 
 
 class Segments:
@@ -56,13 +63,17 @@ class Segments:
     # Rolling
 
     def is_roll_due(self) -> bool:
-        """Return whether the current ledger has reached a limit of bytes, entries or time."""
+        """Return whether the current ledger has reached a limit.
+
+        There are limits of bytes, entries, time and fragments.
+        """
         options, current = self.record.options, self.current
         age_s = self._client.cluster.clock.seconds() - current.opened_s
         return (
             0 < options.roll_bytes <= current.writer.length
             or 0 < options.roll_entries <= current.writer.last_add_pushed + 1
             or 0 < options.roll_s <= age_s
+            or len(current.writer.metadata.fragments) > FRAGMENTS_MAX
         )
 
     async def begin_next(self) -> None:

@@ -131,7 +131,7 @@ def weights(free_bytes: Sequence[int], multiple_max: int) -> list[float]:
     A full or unknown bookie counts as the smallest other one; none counts as more than
     ``multiple_max`` times the median. 0 or less means no limit.
     """
-    if not any(free_bytes):
+    if max(free_bytes, default=0) <= 0:
         return [1.0] * len(free_bytes)
     least = min(free for free in free_bytes if free > 0)
     most = multiple_max * statistics.median(free_bytes)

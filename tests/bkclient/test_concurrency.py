@@ -57,6 +57,14 @@ def test_no_more_than_so_many_are_under_way() -> None:
     assert work.ended == [1, 2, 0, 3, 4]
 
 
+def test_nothing_is_left_out_where_none_are_allowed_at_a_time() -> None:
+    work = Work()
+    running = start(work, range(2), 0)
+    work.end(0)
+    work.end(1)
+    assert (work.ended, running.called) == ([0, 1], True)
+
+
 def test_items_are_taken_only_when_it_is_their_turn() -> None:
     taken = []
 

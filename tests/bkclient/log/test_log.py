@@ -31,13 +31,14 @@ from bkclient.log.errors import (
     NotLeaderError,
 )
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
+from bkclient.log.open_segments import FRAGMENTS_MAX
 from bkclient.log.record import LEDGERS_MAX, LogLedger, LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import LogExistsError, NoSuchLogError
 from tests.bkclient.worlds import Fate, Running, World, is_add, when
 from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState
-from wire.ids import LedgerId
+from wire.ids import BookieId, LedgerId
 
 TRIPLE = LogOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)
 
@@ -63,6 +64,13 @@ def opened(world: World, manager: LogManager, options: LogOptions = TRIPLE) -> L
 def append(world: World, writer: LogWriter, *payloads: bytes) -> list[Position]:
     appends = [writer.append(payload) for payload in payloads]
     return [world.run(_await(one)) for one in appends]
+
+
+def writer_ensemble(world: World, writer: LogWriter) -> list[BookieId]:
+    """Return the bookies of the last ledger's last fragment."""
+    ledger_id = writer.record.last_ledger_id
+    assert ledger_id is not None
+    return list(world.run(world.client().read_metadata(ledger_id)).value.ensemble)
 
 
 def all_of(world: World, manager: LogManager, start: Position = EARLIEST) -> list[bytes]:
@@ -212,6 +220,28 @@ class TestAppending:
         world.run(writer.close())
         assert [one.last_entry_id for one in world.run(manager.info("events")).ledgers] == ledgers
         assert all_of(world, manager) == numbered(1, entries)
+
+    def test_a_ledger_whose_bookies_were_replaced_often_is_the_last_no_longer(self) -> None:
+        """Its metadata grow with each: some day no store would take them, not even its close."""
+        world = World(5)
+        manager = logs(world)
+        writer = opened(world, manager)
+        for number in range(FRAGMENTS_MAX + 20):
+            append(world, writer, b"%d" % number)
+            bookie_id = writer_ensemble(world, writer)[0]
+            world.kill(bookie_id)
+            world.settle(1)
+            append(world, writer, b"%d'" % number)
+            world.restart(bookie_id)
+            world.settle(1)
+        world.run(writer.close())
+        found = world.run(manager.info("events")).ledgers
+        fragments = [
+            len(world.run(world.client().read_metadata(one.ledger_id)).value.fragments)
+            for one in found
+        ]
+        assert len(found) == 2
+        assert max(fragments) <= FRAGMENTS_MAX + 1
 
     def test_there_is_room_where_no_next_ledger_can_be_created(self) -> None:
         world = World(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from twisted.internet.defer import CancelledError
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from bkclient.admin import one_shot_adds
@@ -73,6 +74,18 @@ def test_a_host_that_is_gone_is_waited_for_as_long_as_connecting_may_take() -> N
         bookie.is_there = bookie.bookie_id != "b2"
     client, _, _ = written(world, Fate.SERVE)
     world.run(client.close(), limit_s=client.config.connect_timeout_ms / 1000)
+
+
+def test_an_interruption_of_the_wait_ends_the_client_nevertheless() -> None:
+    world = World(3)
+    client, _, slow = written(world, Fate.HOLD)
+    ending = world.start(client.close())
+    world.settle(1)
+    ending.deferred.cancel()
+    with pytest.raises(CancelledError):
+        ending.finish(limit_s=0)
+    world.settle()
+    assert not slow.connections
 
 
 def test_a_bookie_that_was_replaced_is_not_waited_for() -> None:

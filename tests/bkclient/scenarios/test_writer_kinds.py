@@ -135,6 +135,15 @@ class TestExplicitIds:
             world.run(_await(at(explicit, -1)))
         assert explicit.is_writable
 
+    def test_an_id_that_no_packet_can_hold_is_refused_and_the_others_go_on(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client(), explicit_ids=True)
+        adds = [at(writer, entry_id) for entry_id in (0, 2**63, 1, 2**63 - 1)]
+        assert [world.run(_await(adds[number])) for number in (0, 2)] == [0, 1]
+        with pytest.raises(IncorrectParameterError):
+            world.run(_await(adds[1]))
+        assert (writer.is_writable, writer.last_add_confirmed) == (True, 1)
+
     def test_a_failed_bookie_is_replaced(self) -> None:
         world = World(4)
         client = world.client()
