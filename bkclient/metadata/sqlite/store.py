@@ -27,7 +27,6 @@ from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     Fired,
     NodeVersionError,
-    StandingWatch,
 )
 from bkclient.metadata.tree.store import MetadataStore
 from bkclient.metadata.tree.underreplication.branch import readable_mark
@@ -132,7 +131,7 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
             self._tree.watch(fired, (MARK, None), (LOCK, None))
             await self._tree.read(lambda _rows, _session_id: None)
 
-        return await StandingWatch(self._tree, arm, changed).start()
+        return await self._watch(arm, changed)
 
 
 def parse_uri(uri: str) -> Path:

@@ -31,7 +31,6 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,
     NoNodeError,
-    StandingWatch,
     retry_until_answered,
 )
 from bkclient.metadata.tree.store_part import TreePart
@@ -155,7 +154,7 @@ class TreeBookies(TreePart):
             await self._tree.children_or_creation(zk_paths.AVAILABLE, fired)
             await self._tree.children_or_creation(zk_paths.READ_ONLY, fired)
 
-        return await StandingWatch(self._tree, arm, changed).start()
+        return await self._watch(arm, changed)
 
 
 class TreeCookies(TreePart):

@@ -27,7 +27,6 @@ from bkclient.metadata.tree.nodes import (
     NodeVersionError,
     NoNodeError,
     NotEmptyError,
-    StandingWatch,
     retry_until_answered,
 )
 from bkclient.metadata.tree.store_part import TreePart
@@ -224,9 +223,7 @@ class TreeLedgers(TreePart):
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
         """Call ``changed`` after each change or deletion of the metadata."""
         path = await self._path_of(ledger_id)
-        return await StandingWatch(
-            self._tree, lambda fired: self._tree.stat(path, fired), changed
-        ).start()
+        return await self._watch(lambda fired: self._tree.stat(path, fired), changed)
 
     async def _path_of(self, ledger_id: LedgerId) -> str:
         return (await self._ledger_layout()).path_of(ledger_id)

@@ -23,7 +23,6 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,
     NoNodeError,
-    StandingWatch,
     Tree,
     run_together,
 )
@@ -137,7 +136,7 @@ class TreeLogs(TreePart):
         async def arm(fired: Fired) -> None:
             await self._tree.stat(zk_paths.log(name), fired)
 
-        return await StandingWatch(self._tree, arm, changed).start()
+        return await self._watch(arm, changed)
 
 
 async def replace_tombstone(tree: Tree, path: str, record: bytes) -> Version | None:

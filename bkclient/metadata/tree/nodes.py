@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.errors import ClientClosedError, MetadataStoreError
@@ -35,6 +37,9 @@ ATTEMPTS_MAX: Final = 8
 """The most attempts of an operation whose answers are lost."""
 
 _DELETES_AT_ONCE: Final = 256
+
+AGAIN_S: Final = 5.0
+"""Seconds before a watch that could not be set is set again."""
 
 
 class NoNodeError(MetadataStoreError):
@@ -363,13 +368,18 @@ class StandingWatch:
 
     ``arm`` reads and sets a one-shot watch with the callback it gets. ``changed`` is called after
     the watch has been set again, so a read in ``changed`` is not older than the watch. A watch lost
-    with its session counts as a change.
+    with its session counts as a change. If the watch cannot be set again, because access is denied
+    for instance, it is tried again until it is cancelled: its owner may wait for it alone.
     """
 
     def __init__(
-        self, tree: Tree, arm: Callable[[Fired], Awaitable[object]], changed: Callable[[], None]
+        self,
+        tree: Tree,
+        clock: IReactorTime,
+        arm: Callable[[Fired], Awaitable[object]],
+        changed: Callable[[], None],
     ) -> None:
-        self._tree, self._arm, self._changed = tree, arm, changed
+        self._tree, self._clock, self._arm, self._changed = tree, clock, arm, changed
         self._arming = self._again = self._cancelled = False
 
     async def start(self) -> StandingWatch:
@@ -408,7 +418,8 @@ class StandingWatch:
             self._arming = False
 
     async def _armed_when_connected(self) -> None:
-        while True:
+        is_said = False
+        while not self._cancelled:
             try:
                 await self._arm(self.fire)
             except MetadataUnavailableError:
@@ -417,5 +428,10 @@ class StandingWatch:
                 # The watch on a file is set already; another cluster may be created in the file.
                 log.warn("a metadata watch: {error}", error=error)
                 return
+            except MetadataStoreError as error:
+                if not is_said:
+                    log.warn("a metadata watch is tried again: {error}", error=error)
+                is_said = True
+                await deferLater(self._clock, AGAIN_S)
             else:
                 return

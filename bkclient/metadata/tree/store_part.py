@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LayoutInfo
+from bkclient.metadata.api import LayoutInfo, Watch
 from bkclient.metadata.errors import AlreadySetError, MetadataAccessError
 from bkclient.metadata.stored_values import known_layout, layout_in_force
 from bkclient.metadata.tree.nodes import (
+    Fired,
     FoundValue,
     ManyValues,
     NodeExistsError,
     NodeValue,
     NoNodeError,
+    StandingWatch,
     Tree,
     run_together,
 )
@@ -103,6 +105,12 @@ class TreePart:
             raise AlreadySetError(f"{what} is enabled already") from error
         except NodeExistsError as error:
             raise AlreadySetError(f"{what} is disabled already") from error
+
+    async def _watch(
+        self, arm: Callable[[Fired], Awaitable[object]], changed: Callable[[], None]
+    ) -> Watch:
+        """Set a permanent watch; see ``StandingWatch``."""
+        return await StandingWatch(self._tree, self._clock, arm, changed).start()
 
     async def _ledger_layout(self) -> LedgerLayout:
         if self._layout_found is None:

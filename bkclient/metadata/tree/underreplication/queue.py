@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from bkclient.metadata import zk_paths
@@ -98,7 +99,7 @@ class TreeQueue(TreeMarks, TreeLocks):
                 listed = await self._each(lambda path: self._below(path, fired), level)
                 level = [child for some in listed for child in some]
 
-        watch = _QueueWatch(self._tree, arm, changed, self._queue_watches)
+        watch = _QueueWatch(self._tree, self._clock, arm, changed, self._queue_watches)
         self._queue_watches[watch] = None
         await watch.start()
         return watch
@@ -116,11 +117,12 @@ class _QueueWatch(StandingWatch):
     def __init__(
         self,
         tree: Tree,
+        clock: IReactorTime,
         arm: Callable[[Fired], Awaitable[object]],
         changed: Callable[[], None],
         among: dict[StandingWatch, None],
     ) -> None:
-        super().__init__(tree, arm, changed)
+        super().__init__(tree, clock, arm, changed)
         self._among = among
 
     def cancel(self) -> None:

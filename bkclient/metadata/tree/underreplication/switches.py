@@ -11,7 +11,6 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,
     NoNodeError,
-    StandingWatch,
     retry_until_answered,
 )
 from bkclient.metadata.tree.underreplication.branch import (
@@ -126,6 +125,4 @@ class TreeSwitches(RepairPart):
                 return
 
     async def _watch_switch(self, path: str, changed: Callable[[], None]) -> Watch:
-        return await StandingWatch(
-            self._tree, lambda fired: self._tree.stat(path, fired), changed
-        ).start()
+        return await self._watch(lambda fired: self._tree.stat(path, fired), changed)
