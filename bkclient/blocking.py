@@ -28,7 +28,7 @@ from bkclient.client import Client
 from bkclient.concurrency import use_steady_clock
 from bkclient.config.client import ClientConfig
 from bkclient.connection.name_lookup import NameLookup
-from bkclient.errors import IllegalOperationError
+from bkclient.errors import ClientError, IllegalOperationError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.tree.store import MetadataStore
 from bkclient.metadata.zookeeper_reader.reachability import insist_reachable
@@ -354,7 +354,8 @@ class BlockingClient:
         """Create a ledger, add ``payloads``, close it; return its id and last entry.
 
         ``options`` are those of ``Client.create_ledger``. ``payloads`` is consumed in the
-        reactor's thread, so it must not block: it cannot read from a blocking client.
+        reactor's thread, so it must not block: it cannot read from a blocking client. After an
+        error the ledger is closed with the entries confirmed so far.
         """
         return self.call(_write_ledger, payloads, options)
 
@@ -363,7 +364,12 @@ async def _write_ledger(
     client: Client, payloads: Any, options: dict[str, Any]
 ) -> tuple[LedgerId, EntryId]:
     writer = await client.create_ledger(**options)
-    await writer.add_many(payloads)
+    try:
+        await writer.add_many(payloads)
+    except BaseException:
+        with contextlib.suppress(ClientError):
+            await writer.close()
+        raise
     await writer.close()
     return writer.ledger_id, writer.last_add_confirmed
 

@@ -126,6 +126,22 @@ def test_an_iteration_may_end_early(uri: str) -> None:
         assert client.read_entry(ledger_id, 999).entry_id == 999
 
 
+@pytest.mark.parametrize("bad", ["payloads that end with an error", "a payload that is too large"])
+def test_a_ledger_that_cannot_be_written_completely_does_not_stay_open(uri: str, bad: str) -> None:
+    def payloads() -> Iterator[bytes]:
+        yield from [b"1", b"2"]
+        if bad == "a payload that is too large":
+            yield bytes(10 << 20)
+        raise ValueError(bad)
+
+    with BlockingClient(uri) as client:
+        before = set(client.ledgers())
+        with pytest.raises((ValueError, IncorrectParameterError)):
+            client.write_ledger(payloads(), **TRIPLE)
+        (ledger_id,) = set(client.ledgers()) - before
+        assert client.call(operations.read_metadata, ledger_id).value.is_closed
+
+
 def test_errors_come_out_as_they_are(uri: str) -> None:
     with BlockingClient(uri) as client:
         with pytest.raises(NoSuchLedgerError):
