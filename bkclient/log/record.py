@@ -13,7 +13,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -168,6 +168,11 @@ class LogRecord:
     def lists(self, ledger_id: LedgerId) -> bool:
         """Return whether a ledger is one of the log's."""
         return any(one.ledger_id == ledger_id for one in self.ledgers)
+
+    def unlisted(self, ledger_ids: Iterable[LedgerId]) -> list[LedgerId]:
+        """Return those of many ledgers that are not the log's."""
+        listed = {one.ledger_id for one in self.ledgers}
+        return [ledger_id for ledger_id in ledger_ids if ledger_id not in listed]
 
     @property
     def is_full(self) -> bool:

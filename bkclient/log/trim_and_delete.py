@@ -175,7 +175,7 @@ class LogRemoval:
         before_ms = int((wall_s(self._client.cluster.clock) - age_s) * 1000)
         found = [one async for one in self._ledgers_of(name, before_ms)]
         record = await self._stored(name) if found else None
-        return [one for one in found if record is None or not record.lists(one)]
+        return found if record is None else record.unlisted(found)
 
     async def _stored(self, name: str) -> LogRecord | None:
         try:

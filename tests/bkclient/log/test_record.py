@@ -119,6 +119,26 @@ def test_a_ledgers_index_never_changes() -> None:
     assert not kept.lists(LedgerId(10))
 
 
+class CountedId(int):
+    """A ledger's id that counts how often one is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedId.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_the_ledgers_of_a_full_log_are_looked_for_once_each() -> None:
+    """A sweep looks for all of them: 20,000 in a list of as many kept the client busy a minute."""
+    ids = [LedgerId(CountedId(number)) for number in range(LEDGERS_MAX)]
+    record = LogRecord(ledgers=tuple(LogLedger(LedgerId(int(one)), 0) for one in ids[:-1]))
+    assert record.unlisted(ids) == ids[-1:]
+    assert CountedId.compared <= 2 * LEDGERS_MAX
+
+
 def test_a_record_that_grows_too_long_is_refused_with_advice() -> None:
     record = LogRecord(ledgers=(LogLedger(LedgerId(1), 0),) * LEDGERS_MAX)
     with pytest.raises(IncorrectParameterError, match="trim the log"):
