@@ -26,14 +26,22 @@ from bkclient.ledger.reader import LedgerReader
 from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LATEST, LogRecord, Position, position_of
+from bkclient.metadata.errors import MetadataUnavailableError
 from wire.digest import Entry
 from wire.ids import LedgerId
 
 log = Logger()
 
 
-UNREACHABLE: Final = (BookieUnavailableError, ReadFailedError, RequestTimeoutError)
-"""Errors after which a reader that follows asks again: bookies do not answer now."""
+UNREACHABLE: Final = (
+    BookieUnavailableError,
+    MetadataUnavailableError,
+    ReadFailedError,
+    RequestTimeoutError,
+)
+"""Errors after which a reader that follows asks again: bookies or the metadata service do not
+answer now.
+"""
 
 RETRY_S: Final = 0.5
 
@@ -227,6 +235,20 @@ class LogReader:
     async def _record_with(self, index: int) -> LogRecord | None:
         """Return a record that lists the ledger at ``index``; None if it will never exist."""
         while True:
+            try:
+                return await self._wait_for_record_with(index)
+            except UNREACHABLE as error:
+                await self._pause_after(error)
+
+    async def _pause_after(self, error: ClientError) -> None:
+        """Wait before another attempt; a reader that does not follow raises the error."""
+        if not self._follow:
+            raise error
+        log.info("log {name}: {error}", name=self._ledgers.name, error=error)
+        await deferLater(self._client.cluster.clock, RETRY_S)
+
+    async def _wait_for_record_with(self, index: int) -> LogRecord | None:
+        while True:
             changed: Deferred[None] = Deferred()
 
             def tell(changed: Deferred[None] = changed) -> None:
@@ -288,10 +310,7 @@ class LogReader:
             try:
                 return await self._open_once(record, index)
             except UNREACHABLE as error:
-                if not self._follow:
-                    raise
-                log.info("log {name}: {error}", name=self._ledgers.name, error=error)
-                await deferLater(self._client.cluster.clock, RETRY_S)
+                await self._pause_after(error)
 
     async def _open_once(self, record: LogRecord, index: int) -> LedgerReader:
         ledger_id = record.ledger(index).ledger_id

@@ -1015,6 +1015,29 @@ class TestReading:
         with pytest.raises(LogTrimmedError, match="ledger 0 was trimmed"):
             world.run(read_and_trim())
 
+    @pytest.mark.parametrize("begins_s", [0.0, 9.9])
+    def test_a_reader_waits_for_the_metadata_service_before_the_next_ledger(
+        self, begins_s: float
+    ) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        world.run(writer.close())
+        client = world.client(seed=5)
+        reading, seen = following(world, world.run(LogManager(client).open_reader("events")))
+        world.settle(2 + begins_s)
+        client.store.session.suspend()
+        world.settle(60)
+        writer = world.run(manager.open_writer("events"))
+        append(world, writer, b"1")
+        world.run(writer.close())
+        world.settle(60)
+        assert (seen, reading.done) == ([b"0"], False)
+        client.store.session.resume()
+        world.settle(20)
+        assert seen == [b"0", b"1"]
+
     def test_a_reader_that_waits_for_the_next_ledger_ends_with_its_client(self) -> None:
         world = World(3)
         manager = logs(world)
