@@ -163,8 +163,8 @@ class _CookieCheck:
         lost = [directory for directory in missing if str(directory.parent) in known]
         if lost:
             raise WrongIdentityError(
-                f"{_names(lost)} lost its cookie: this directory was in use before, and what it "
-                "held is gone"
+                f"{_names(lost)} lost its cookie: this directory was in use before, and its files "
+                "are missing; `bkctl explain BK-WRONG-IDENTITY` says what to do"
             )
         self._insist_empty(missing)
 

@@ -66,6 +66,8 @@ def _flipped(v: IdFlipped) -> str:
     ledgers = (
         "its ledgers still list the old id"
         if v.ledgers is None
+        else "no ledger lists the old id, perhaps because autorecovery has copied its ledgers"
+        if not v.ledgers
         else f"renamed in {counted(v.ledgers, 'ledger')}"
     )
     return f"bookie {v.was} is {v.bookie_id} now: {ledgers}; it can be started"

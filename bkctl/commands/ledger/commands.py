@@ -228,6 +228,9 @@ ledger.command(
     the id of a lost bookie lists all ledgers that lack its replica, marked or not. `--columns
     ledger_id,racks,racks_min` shows the ledgers' bookies in each rack, by the topology script of
     the settings.
+
+    Metadata does not show whether an open ledger's writer still runs. `bkctl ledger tail LEDGER_ID
+    -f -n 0` prints new entries, and only a writer makes them.
     """,
     params=(
         option(

@@ -59,6 +59,8 @@ def _move(v: LedgerMove) -> str:
 def _recovered(v: RecoverReport) -> str:
     cookies = f"; cookies removed: {', '.join(v.cookies_deleted)}" if v.cookies_deleted else ""
     left = f"; {counted(len(v.left), 'ledger')} left" if v.left else ""
+    if not v.moved and not v.left:
+        return f"no ledger was left to move{cookies}"
     return (
         f"moved {counted(v.moved, 'ledger')}: {v.copied_entries} copies of entries, "
         f"{human_bytes(v.copied_bytes)}{left}{cookies}"

@@ -490,6 +490,17 @@ def test_the_ledgers_of_a_log_are_no_orphans(world: World, tmp_path: Path) -> No
     assert run_in(world, *every).out == "", one
 
 
+def test_other_names_of_a_ledgers_fields_are_taken(world: World) -> None:
+    small, large = (closed_ledger(world, world.client(), count, **TRIPLE) for count in (1, 9))
+    for field in ("size", "bytes", "length"):
+        words = ("ledger", "list", "--sort-by", f"{field}:desc", "-o", "id")
+        assert run_in(world, *words).out.split() == [str(large), str(small)]
+    for field in ("replicas", "copies", "qw"):
+        for filtered, count in ((f"{field}<3", "0\n"), (f"{field}=3", "2\n")):
+            words = ("ledger", "list", "--filter", filtered, "--count")
+            assert run_in(world, *words).out == count
+
+
 # Delete ----------------------------------------------------------------------------------------
 
 
