@@ -6,6 +6,7 @@ Java has a system property.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -20,8 +21,15 @@ def simple_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _no_client_factory(name: str) -> str | None:
-    return None if simple_name(name) in {"", SASL_CLIENT} else f"is not offered; {SASL_CLIENT} is"
+def not_offered(*names: str) -> Callable[[str], str | None]:
+    """Return the check that a setting is empty, or one of these Java classes."""
+
+    def refuse(name: str) -> str | None:
+        if simple_name(name) in {"", *names}:
+            return None
+        return f"is not offered; {' and '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
+    return refuse
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
@@ -44,7 +52,7 @@ class ClientAuthConfig(JaasConfig):
         "",
         key="clientAuthProviderFactoryClass",
         doc=f"{SASL_CLIENT} logs in to bookies with a name and a password.",
-        refuse=_no_client_factory,
+        refuse=not_offered(SASL_CLIENT),
     )
     jaas_client_section: str = setting(
         "BookKeeper",

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from bkclient.config.auth import ClientAuthConfig, JaasConfig
+from bkclient.config.auth import ClientAuthConfig, JaasConfig, simple_name
 from bkclient.config.declaration import OtherKey, ignored, setting
-from bkclient.config.findings import FindingKind, SettingFinding, Severity
+from bkclient.config.findings import FindingKind, SettingFinding, Severity, risky
 from bkclient.config.pulsar_uri import LEDGERS_ROOT, PREFIX, as_zookeeper_uri, unserved_store
 from bkclient.config.tls import ClientTlsConfig
 from wire.codes import DigestType
@@ -37,6 +37,16 @@ class KeepAlive:
     interval_s: int = -1
     count: int = -1
     unconfirmed_ms: int = 0
+
+    @classmethod
+    def of(cls, config: Any) -> KeepAlive:
+        """Return the values in the settings of a client or a bookie."""
+        return cls(
+            idle_s=config.tcp_keepalive_idle_s,
+            interval_s=config.tcp_keepalive_interval_s,
+            count=config.tcp_keepalive_count,
+            unconfirmed_ms=config.tcp_user_timeout_ms,
+        )
 
     def apply(self, sock: socket.socket) -> None:
         """Apply it to a connection or a listening socket, from which Linux copies it."""
@@ -85,10 +95,6 @@ class LedgerManagerType(enum.Enum):
     LONG_HIERARCHICAL = "longhierarchical"
 
 
-def _simple_name(java_class: str) -> str:
-    return java_class.rsplit(".", 1)[-1]
-
-
 def _unserved_scheme(uri: str | None) -> str | None:
     store = unserved_store(uri or "")
     if store is not None:
@@ -103,17 +109,15 @@ def _chroot_problems(uri: str) -> Iterator[SettingFinding]:
     """Warn about a Pulsar URI that ends like BookKeeper's, where Pulsar means a chroot."""
     ledgers = 2 * LEDGERS_ROOT
     if uri.lower().startswith(PREFIX) and as_zookeeper_uri(uri).endswith(ledgers):
-        yield SettingFinding(
-            Severity.WARNING,
-            FindingKind.RISKY,
+        yield risky(
+            "metadataServiceUri",
             f"has its ledgers at {ledgers}, as with Pulsar's driver: there {LEDGERS_ROOT} is a"
             " chroot",
-            "metadataServiceUri",
         )
 
 
 def _unknown_factory(java_class: str | None) -> str | None:
-    if java_class is None or _simple_name(java_class) in FACTORIES:
+    if java_class is None or simple_name(java_class) in FACTORIES:
         return None
     return f"is not a ledger manager that is supported; set one of {', '.join(FACTORIES)}"
 
@@ -224,17 +228,12 @@ class MetadataConfig(JaasConfig):
         uri = as_zookeeper_uri(uri)
         hosts = set(re.split(r"[;,]", uri.partition("://")[2].partition("/")[0]))
         if hosts != set(self.zk_servers):
-            yield SettingFinding(
-                Severity.WARNING,
-                FindingKind.RISKY,
-                f"not used: metadataServiceUri wins, and it names {uri}",
-                "zkServers",
-            )
+            yield risky("zkServers", f"not used: metadataServiceUri wins, and it names {uri}")
 
     @property
     def _layout(self) -> str:
         if self.ledger_manager_factory_class is not None:
-            return FACTORIES[_simple_name(self.ledger_manager_factory_class)]
+            return FACTORIES[simple_name(self.ledger_manager_factory_class)]
         kind = self.ledger_manager_type or LedgerManagerType.HIERARCHICAL
         return kind.value
 
@@ -690,12 +689,10 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         quorum_s, add_s = self.add_quorum_timeout_s, self.add_timeout_s
         if 0 < quorum_s <= add_s:
             source = "readTimeout" if self._add_timeout_s is None else "addEntryTimeoutSec"
-            yield SettingFinding(
-                Severity.WARNING,
-                FindingKind.RISKY,
+            yield risky(
+                "addEntryQuorumTimeoutSec",
                 f"is {quorum_s}, and {source} {add_s}: a bookie that falls silent ends writers "
                 "before they can replace it",
-                "addEntryQuorumTimeoutSec",
             )
 
     def placement_faults(self) -> Iterator[SettingFinding]:
@@ -725,7 +722,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     @property
     def placement_name(self) -> str:
         """The simple name of the placement policy's Java class."""
-        return _simple_name(self.placement_policy)
+        return simple_name(self.placement_policy)
 
     @property
     def durable_regions_min(self) -> int:
@@ -744,16 +741,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     def read_timeout_s(self) -> int:
         """Time limit of all other requests, in seconds."""
         return self.timeout_s if self._read_timeout_s is None else self._read_timeout_s
-
-    @property
-    def keepalive_times(self) -> KeepAlive:
-        """TCP's detection of a lost bookie."""
-        return KeepAlive(
-            idle_s=self.tcp_keepalive_idle_s,
-            interval_s=self.tcp_keepalive_interval_s,
-            count=self.tcp_keepalive_count,
-            unconfirmed_ms=self.tcp_user_timeout_ms,
-        )
 
     @property
     def speculative_first_ms(self) -> int:

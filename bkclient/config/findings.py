@@ -101,6 +101,11 @@ def invalid(key: str, message: str) -> SettingFinding:
     return SettingFinding(Severity.ERROR, FindingKind.INVALID, message, key)
 
 
+def risky(key: str, message: str, origin: Origin | None = None) -> SettingFinding:
+    """Return the warning that a key's value is allowed, and may do harm."""
+    return SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key, origin)
+
+
 class ConfigError(BookKeeperError):
     """The settings cannot be used.
 

@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 import attrs
 
+from bkclient.config.auth import simple_name
 from bkclient.errors import SecurityError
 
 _TOKEN: Final = re.compile(
@@ -40,7 +41,7 @@ class LoginModule:
     @property
     def is_kerberos(self) -> bool:
         """True if the module uses Kerberos."""
-        return self.name.rpartition(".")[2] == _KERBEROS
+        return simple_name(self.name) == _KERBEROS
 
 
 @attrs.frozen

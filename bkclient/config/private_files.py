@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from bkclient.config.declaration import declared
-from bkclient.config.findings import FindingKind, SettingFinding, Severity
+from bkclient.config.findings import SettingFinding, risky
 
 SECRET_FILES: Final = frozenset(
     {
@@ -27,9 +27,7 @@ def open_to_others(config: Any) -> Iterator[SettingFinding]:
         path = getattr(config, one.argument, None) if one.spec.key in SECRET_FILES else None
         problem = problem_of(path) if path else None
         if problem is not None:
-            yield SettingFinding(
-                Severity.WARNING, FindingKind.RISKY, f"{path} {problem}", one.spec.key
-            )
+            yield risky(one.spec.key, f"{path} {problem}")
 
 
 def changeable_by_others(path: str) -> Iterator[SettingFinding]:
@@ -43,7 +41,7 @@ def changeable_by_others(path: str) -> Iterator[SettingFinding]:
             f"has mode {stat.S_IMODE(mode):04o}: every user of this host can change it;"
             f" chmod o-w {path}"
         )
-        yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, path)
+        yield risky(path, message)
 
 
 def problem_of(path: str) -> str | None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
+from bkclient.config.auth import not_offered
 from bkclient.config.declaration import setting
-from bkclient.config.findings import FindingKind, SettingFinding, Severity
+from bkclient.config.findings import SettingFinding, risky
 
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 """The supported versions; older ones are broken, and off in Java and OpenSSL."""
@@ -148,8 +149,15 @@ class TlsSettings:
         return tuple(path for path in named if path)
 
 
-def _unknown_factory(name: str) -> str | None:
-    return None if name.rpartition(".")[2] in {"", FACTORY} else f"is not offered; {FACTORY} is"
+def store_type(key: str, store: str, *aliases: str) -> StoreType:
+    """Declare the setting of the type of a key store or trust store."""
+    return setting(
+        StoreType.JKS,
+        key=key,
+        aliases=aliases,
+        doc=f"Type of the {store} store: PEM, PKCS12, JKS or JCEKS. Between the last three, the "
+        "file's first bytes decide.",
+    )
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
@@ -161,7 +169,7 @@ class TlsConfig:
         key="tlsProviderFactoryClass",
         group="TLS",
         doc="org.apache.bookkeeper.tls.TLSContextFactory switches TLS on; empty switches TLS off.",
-        refuse=_unknown_factory,
+        refuse=not_offered(FACTORY),
     )
     tls_client_authentication: bool = setting(
         False,
@@ -205,18 +213,23 @@ class TlsConfig:
         """True if TLS is on."""
         return bool(self.tls_factory)
 
+    def _tls_settings(self, **own: Any) -> TlsSettings:
+        """Return the settings of one end; ``own`` are those that the other end does not have."""
+        return TlsSettings(
+            certificate_path=self.tls_certificate_path,
+            versions=self.tls_versions,
+            suites=self.tls_suites,
+            revoked_path=self.tls_revoked_path,
+            refresh_s=self.tls_refresh_s,
+            **own,
+        )
+
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class ClientTlsConfig(TlsConfig):
     """A client's TLS settings; a bookie's keys apply if the client's are not set."""
 
-    client_key_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="clientKeyStoreType",
-        aliases=("tlsKeyStoreType",),
-        doc="Type of the key store: PEM, PKCS12, JKS or JCEKS. Between the last three, the file's "
-        "first bytes decide.",
-    )
+    client_key_store_type: StoreType = store_type("clientKeyStoreType", "key", "tlsKeyStoreType")
     client_key_store: str = setting(
         "", key="clientKeyStore", aliases=("tlsKeyStore",), doc="File with the client's key."
     )
@@ -226,12 +239,8 @@ class ClientTlsConfig(TlsConfig):
         aliases=("tlsKeyStorePasswordPath",),
         doc="File with the password of the key store.",
     )
-    client_trust_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="clientTrustStoreType",
-        aliases=("tlsTrustStoreType",),
-        doc="Type of the trust store: PEM, PKCS12, JKS or JCEKS. Between the last three, the "
-        "file's first bytes decide.",
+    client_trust_store_type: StoreType = store_type(
+        "clientTrustStoreType", "trust", "tlsTrustStoreType"
     )
     client_trust_store: str = setting(
         "",
@@ -263,11 +272,9 @@ class ClientTlsConfig(TlsConfig):
     def tls_problems(self) -> Iterator[SettingFinding]:
         """Warn if any bookie's certificate would be accepted for any other bookie."""
         if self.has_tls and not self.tls_check_host:
-            yield SettingFinding(
-                Severity.WARNING,
-                FindingKind.RISKY,
-                "is false: an attacker with the key of one bookie can pose as every bookie",
+            yield risky(
                 "tlsHostnameVerificationEnabled",
+                "is false: an attacker with the key of one bookie can pose as every bookie",
             )
 
     @property
@@ -276,8 +283,7 @@ class ClientTlsConfig(TlsConfig):
         return self._own_tls(shows=bool(self.client_key_store))
 
     def _own_tls(self, *, shows: bool) -> TlsSettings:
-        return TlsSettings(
-            certificate_path=self.tls_certificate_path,
+        return self._tls_settings(
             key_store=StoreFile(
                 key="clientKeyStore",
                 type=self.client_key_store_type,
@@ -291,10 +297,6 @@ class ClientTlsConfig(TlsConfig):
                 password_path=self.client_trust_store_password_path,
             ),
             client_authentication=shows,
-            versions=self.tls_versions,
-            suites=self.tls_suites,
-            revoked_path=self.tls_revoked_path,
-            refresh_s=self.tls_refresh_s,
             timeout_s=self.start_tls_timeout_s,
             check_host=self.tls_check_host,
         )

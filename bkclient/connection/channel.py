@@ -68,7 +68,7 @@ class ChannelSettings:
             read_timeout_s=config.read_timeout_s,
             no_delay=config.tcp_no_delay,
             keepalive=config.tcp_keepalive,
-            keepalive_times=config.keepalive_times,
+            keepalive_times=KeepAlive.of(config),
         )
 
 

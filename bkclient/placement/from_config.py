@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from bkclient.config.client import RACK_AWARE, RANDOM, REGION_AWARE, ZONE_AWARE, ClientConfig
 from bkclient.errors import IncorrectParameterError
 from bkclient.placement.free_space import WeightedDraw
-from bkclient.placement.policy import Draw, Ensemble, Placement, PlacementRequest, RandomPlacement
+from bkclient.placement.policy import Draw, Placement, RandomPlacement
 from bkclient.placement.rack import RackAwarePlacement
 from bkclient.placement.rack_script import (
     HostOf,
@@ -96,7 +96,7 @@ def placement_of(
             strict=insists is not None,
             remember_s=config.topology_stabilize_s,
         )
-        return _OVER_RACKS[name](config, rng, topology, draw), topology
+        return _over_racks(name, config, rng, topology, draw), topology
     if insists is not None:
         return _NoPlacement(
             f"{insists} needs networkTopologyScriptFileName, a script that says in which rack a "
@@ -116,26 +116,32 @@ def _insisting_key(config: ClientConfig, name: str) -> str | None:
     return None
 
 
-def _rack_aware(
-    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
+def _over_racks(
+    name: str, config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
 ) -> Placement:
-    return RackAwarePlacement(
-        rng,
-        topology.rack_of,
-        racks_min=config.racks_per_write_quorum_min,
-        enforced=config.enforce_racks,
-        local_rack=lambda: topology.local_rack,
-        draw=draw,
-    )
-
-
-def _region_aware(
-    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
-) -> Placement:
+    if name == ZONE_AWARE:
+        return ZoneAwarePlacement(
+            rng,
+            topology.rack_of,
+            zones_min=config.zones_per_write_quorum_min,
+            zones_desired=config.zones_per_write_quorum_desired,
+            strict=config.enforce_zones,
+            draw=draw,
+        )
+    racks_min = config.racks_per_write_quorum_min
+    if name == RACK_AWARE:
+        return RackAwarePlacement(
+            rng,
+            topology.rack_of,
+            racks_min=racks_min,
+            enforced=config.enforce_racks,
+            local_rack=lambda: topology.local_rack,
+            draw=draw,
+        )
     return RegionAwarePlacement(
         rng,
         topology.rack_of,
-        racks_min=config.racks_per_write_quorum_min,
+        racks_min=racks_min,
         enforce_racks=config.enforce_racks,
         local_rack=lambda: topology.local_rack,
         regions_min=config.durable_regions_min,
@@ -144,26 +150,7 @@ def _region_aware(
     )
 
 
-def _zone_aware(
-    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
-) -> Placement:
-    return ZoneAwarePlacement(
-        rng,
-        topology.rack_of,
-        zones_min=config.zones_per_write_quorum_min,
-        zones_desired=config.zones_per_write_quorum_desired,
-        strict=config.enforce_zones,
-        draw=draw,
-    )
-
-
-_OVER_RACKS: Final = {
-    RACK_AWARE: _rack_aware,
-    REGION_AWARE: _region_aware,
-    ZONE_AWARE: _zone_aware,
-}
-
-_OFFERED: Final = (*_OVER_RACKS, RANDOM)
+_OFFERED: Final = (RACK_AWARE, REGION_AWARE, ZONE_AWARE, RANDOM)
 
 
 def reads_near(config: ClientConfig) -> bool:
@@ -194,7 +181,7 @@ class _NoPlacement(RandomPlacement):
         super().__init__(random.Random(0))
         self._why = why
 
-    def choose(self, size: int, request: PlacementRequest) -> NoReturn:  # noqa: ARG002
+    def choose(self, *_asked: Any, **_how: Any) -> NoReturn:
         """See ``Placement``.
 
         Raises:
@@ -202,15 +189,4 @@ class _NoPlacement(RandomPlacement):
         """
         raise IncorrectParameterError(self._why)
 
-    def replace(
-        self,
-        ensemble: Ensemble,  # noqa: ARG002
-        index: int,  # noqa: ARG002
-        request: PlacementRequest,  # noqa: ARG002
-    ) -> NoReturn:
-        """See ``Placement``.
-
-        Raises:
-            IncorrectParameterError: always.
-        """
-        raise IncorrectParameterError(self._why)
+    replace = choose

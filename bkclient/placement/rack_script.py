@@ -17,6 +17,7 @@ from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from bkclient.config.auth import simple_name
 from bkclient.errors import ClientError
 from bkclient.placement.rack import DEFAULT_RACK
 from wire.ids import BookieId
@@ -50,7 +51,7 @@ _LOCATION: Final = re.compile(r"(/[^/\s]+)+")
 
 def is_script_resolver(class_name: str | None) -> bool:
     """Return whether a ``reppDnsResolverClass`` uses the script: Java's class for it, or none."""
-    return (class_name or _RESOLVER).rpartition(".")[2] == _RESOLVER
+    return simple_name(class_name or _RESOLVER) == _RESOLVER
 
 
 class ScriptError(ClientError):

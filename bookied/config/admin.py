@@ -8,9 +8,10 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.auth import simple_name
 from bkclient.config.declaration import setting
-from bkclient.config.findings import FindingKind, SettingFinding, Severity, invalid
-from bkclient.config.tls import StoreFile, StoreType, TlsSettings
+from bkclient.config.findings import SettingFinding, invalid, risky
+from bkclient.config.tls import StoreFile, StoreType, TlsSettings, store_type
 
 PROMETHEUS: Final = "PrometheusMetricsProvider"
 """The simple name of the one metrics provider that bookied implements."""
@@ -75,12 +76,7 @@ class AdminConfig:
         "web pages of other sites.",
     )
     http_tls: bool = setting(False, key="httpServerTlsEnable", doc="Serve HTTP only over TLS.")
-    http_key_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="httpServerKeyStoreType",
-        doc="Type of the key store: PEM, PKCS12, JKS or JCEKS. Between the last three, the file's "
-        "first bytes decide.",
-    )
+    http_key_store_type: StoreType = store_type("httpServerKeyStoreType", "key")
     http_key_store: str = setting(
         "", key="httpServerKeyStorePath", doc="File with the HTTP server's key."
     )
@@ -96,12 +92,7 @@ class AdminConfig:
         doc="File with the certificate of the HTTP server's key, and its chain. Only with a PEM "
         "key store.",
     )
-    http_trust_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="httpServerTrustStoreType",
-        doc="Type of the trust store: PEM, PKCS12, JKS or JCEKS. Between the last three, the "
-        "file's first bytes decide.",
-    )
+    http_trust_store_type: StoreType = store_type("httpServerTrustStoreType", "trust")
     http_trust_store: str = setting(
         "",
         key="httpServerTrustStorePath",
@@ -151,7 +142,7 @@ class AdminConfig:
     @property
     def serves_stats_alone(self) -> bool:
         """True if metrics have a port of their own."""
-        named = self.stats_provider.rpartition(".")[2] == PROMETHEUS
+        named = simple_name(self.stats_provider) == PROMETHEUS
         return named and self.stats_http_enabled and not self.http_enabled
 
     @property
@@ -180,18 +171,18 @@ class AdminConfig:
 
     def admin_problems(self) -> Iterator[SettingFinding]:
         """Yield settings that cannot be used, and settings that may allow more than intended."""
-        name = self.stats_provider.rpartition(".")[2]
+        name = simple_name(self.stats_provider)
         if name and name not in {PROMETHEUS, "NullStatsProvider"}:
-            yield _warning(
+            yield risky(
                 "statsProviderClass", f"'{self.stats_provider}' is not offered; {PROMETHEUS} is"
             )
         if self.http_enabled and not _is_loopback(self.http_host):
-            yield _warning("httpServerHost", _OPEN)
+            yield risky("httpServerHost", _OPEN)
         if self.serves_stats_alone and not _is_loopback(self.stats_host):
-            yield _warning("prometheusStatsHttpAddress", _OPEN)
+            yield risky("prometheusStatsHttpAddress", _OPEN)
         if self.http_enabled and self.http_open_writes:
             message = "lets every client that reaches the port change the bookie"
-            yield _warning("httpAdminAllowUnauthenticatedWrites", message)
+            yield risky("httpAdminAllowUnauthenticatedWrites", message)
         if self.https is not None:
             yield from self._https_problems()
 
@@ -203,7 +194,3 @@ class AdminConfig:
         if self.http_client_authentication and not self.http_trust_store:
             message = "is not set, and httpServerTlsClientAuthentication needs it"
             yield invalid("httpServerTrustStorePath", message)
-
-
-def _warning(key: str, message: str) -> SettingFinding:
-    return SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)

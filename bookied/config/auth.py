@@ -11,19 +11,13 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.auth import JaasConfig, simple_name
+from bkclient.config.auth import JaasConfig, not_offered, simple_name
 from bkclient.config.declaration import setting
 from bkclient.config.findings import SettingFinding, invalid
 
 SASL_BOOKIE: Final = "SASLBookieAuthProviderFactory"
 CERTIFICATES: Final = "BookieAuthZFactory"
 """The simple names of Java's factories."""
-
-
-def _no_bookie_factory(name: str) -> str | None:
-    if simple_name(name) in {"", SASL_BOOKIE, CERTIFICATES}:
-        return None
-    return f"is not offered; {SASL_BOOKIE} and {CERTIFICATES} are"
 
 
 def _no_pattern(text: str) -> str | None:
@@ -43,7 +37,7 @@ class BookieAuthConfig(JaasConfig):
         key="bookieAuthProviderFactoryClass",
         doc=f"How clients authenticate: {SASL_BOOKIE} (DIGEST-MD5), or {CERTIFICATES} (the "
         "role in their certificate). If empty, clients need no login.",
-        refuse=_no_bookie_factory,
+        refuse=not_offered(SASL_BOOKIE, CERTIFICATES),
     )
     authorized_roles: tuple[str, ...] = setting(
         (),

@@ -16,7 +16,7 @@ import attrs
 
 from bkclient.config.client import ClientConfig, MetadataConfig
 from bkclient.config.declaration import OtherKey, setting
-from bkclient.config.findings import FindingKind, Findings, SettingFinding, Severity, invalid
+from bkclient.config.findings import Findings, SettingFinding, Severity, invalid, risky
 from bkclient.config.properties import Properties, user_name
 from bkclient.config.settings import load
 from bookied.config.admin import AdminConfig
@@ -225,8 +225,7 @@ def load_bookie_config(
         )
         key = "bookieAuthProviderFactoryClass"
         origin = properties.entries[key].origin
-        finding = SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key, origin)
-        findings = (*findings, finding)
+        findings = (*findings, risky(key, message, origin))
     return config, findings
 
 

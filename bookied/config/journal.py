@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.declaration import setting
-from bkclient.config.findings import FindingKind, SettingFinding, Severity, invalid
+from bkclient.config.findings import SettingFinding, invalid, risky
 
 _MB: Final = 1024 * 1024
 
@@ -22,7 +22,7 @@ def may_be_emptied(key: str, directories: tuple[str, ...]) -> Iterator[SettingFi
     for directory in directories:
         if f"{directory}/".startswith("/tmp/"):  # noqa: S108  # what we warn of
             message = f"{directory} may be emptied by the system; data there can be lost"
-            yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)
+            yield risky(key, message)
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several base classes.

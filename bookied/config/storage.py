@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.auth import simple_name
 from bkclient.config.declaration import setting
 from bkclient.config.findings import SettingFinding, invalid
 from bookied.config.journal import may_be_emptied
@@ -31,7 +32,7 @@ class StorageClass(enum.Enum):
 
 def _storage_class(text: str) -> StorageClass:
     try:
-        return StorageClass(text.rsplit(".", 1)[-1])
+        return StorageClass(simple_name(text))
     except ValueError:
         raise ValueError(
             f"is not a ledger storage; set one of {', '.join(one.value for one in StorageClass)}"

@@ -12,29 +12,19 @@ import attrs
 
 from bkclient.config.declaration import setting
 from bkclient.config.findings import SettingFinding, invalid
-from bkclient.config.tls import StoreFile, StoreType, TlsConfig, TlsSettings
+from bkclient.config.tls import StoreFile, StoreType, TlsConfig, TlsSettings, store_type
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class BookieTlsConfig(TlsConfig):
     """A bookie's settings of TLS."""
 
-    tls_key_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="tlsKeyStoreType",
-        doc="Type of the key store: PEM, PKCS12, JKS or JCEKS. Between the last three, the file's "
-        "first bytes decide.",
-    )
+    tls_key_store_type: StoreType = store_type("tlsKeyStoreType", "key")
     tls_key_store: str = setting("", key="tlsKeyStore", doc="File with the bookie's key.")
     tls_key_store_password_path: str = setting(
         "", key="tlsKeyStorePasswordPath", doc="File with the password of the key store."
     )
-    tls_trust_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="tlsTrustStoreType",
-        doc="Type of the trust store: PEM, PKCS12, JKS or JCEKS. Between the last three, the "
-        "file's first bytes decide.",
-    )
+    tls_trust_store_type: StoreType = store_type("tlsTrustStoreType", "trust")
     tls_trust_store: str = setting(
         "", key="tlsTrustStore", doc="File with the certificate authorities of clients."
     )
@@ -53,8 +43,7 @@ class BookieTlsConfig(TlsConfig):
         """The TLS settings of the bookie's port; ``None`` without TLS."""
         if not self.has_tls:
             return None
-        return TlsSettings(
-            certificate_path=self.tls_certificate_path,
+        return self._tls_settings(
             key_store=StoreFile(
                 key="tlsKeyStore",
                 type=self.tls_key_store_type,
@@ -68,10 +57,6 @@ class BookieTlsConfig(TlsConfig):
                 password_path=self.tls_trust_store_password_path,
             ),
             client_authentication=self.tls_client_authentication,
-            versions=self.tls_versions,
-            suites=self.tls_suites,
-            revoked_path=self.tls_revoked_path,
-            refresh_s=self.tls_refresh_s,
         )
 
     def tls_problems(self) -> Iterator[SettingFinding]:

@@ -190,7 +190,7 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dep
         "metadata_stats": metadata_stats if _is_zookeeper(config) else None,
         "files": RealFiles(),
         "host": RealHost(),
-        "listener": TcpListener(reactor, _keep_alive(config)),
+        "listener": TcpListener(reactor, KeepAlive.of(config)),
         "locks": DirectoryLocks(),
         "run_blocking": queues["blocking"],
         "run_reads": queues["read"],
@@ -213,15 +213,6 @@ def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
         return greeting_of(config, reactor)
     except SecurityError as error:
         raise SecurityStartError(str(error)) from error
-
-
-def _keep_alive(config: BookieConfig) -> KeepAlive:
-    return KeepAlive(
-        idle_s=config.tcp_keepalive_idle_s,
-        interval_s=config.tcp_keepalive_interval_s,
-        count=config.tcp_keepalive_count,
-        unconfirmed_ms=config.tcp_user_timeout_ms,
-    )
 
 
 def _is_zookeeper(config: BookieConfig) -> bool:
