@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.connection.quarantine import Quarantine
@@ -15,29 +16,22 @@ from bkclient.errors import ClientDigestMismatchError, ClientError
 from wire.ids import BookieId
 
 
+@attrs.define(eq=False)
 class BookieHealth:
     """Recent failures and slowness of bookies.
 
     One for each client. Bounded by the number of bookies that the client has ever used.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        memory_s: float,
-        quarantine: Quarantine | None = None,
-        *,
-        minds_slow: bool = True,
-    ) -> None:
-        """Remember for ``memory_s`` seconds, 0 for not at all.
-
-        Damage counts for ``quarantine``, too.
-        """
-        self._clock, self._memory_s, self._quarantine = clock, memory_s, quarantine
-        self._minds_slow = minds_slow
-        self._failed_s: dict[BookieId, float] = {}
-        self._slow_s: dict[BookieId, float] = {}
-        self._latest_s = float("-inf")
+    _clock: IReactorTime
+    _memory_s: float
+    """Seconds that a failure is remembered; 0 for not at all."""
+    _quarantine: Quarantine | None = None
+    """Damaged entries count for it, too."""
+    _minds_slow: bool = True
+    _failed_s: dict[BookieId, float] = attrs.field(factory=dict, init=False)
+    _slow_s: dict[BookieId, float] = attrs.field(factory=dict, init=False)
+    _latest_s: float = attrs.field(default=float("-inf"), init=False)
 
     def failed(self, bookie: BookieId) -> None:
         """Note that a bookie could not be reached, or failed a request."""

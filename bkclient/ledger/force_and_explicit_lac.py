@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
@@ -46,6 +47,7 @@ async def force(pool: BookiePool, ledger_id: LedgerId, bookies: Collection[Booki
         raise as_client_error(error.subFailure) from error
 
 
+@attrs.define(eq=False)
 class ExplicitLac:
     """A timer that writes the LAC of an idle writer to bookies, for its readers.
 
@@ -54,29 +56,21 @@ class ExplicitLac:
     set of the LAC's entry.
     """
 
-    def __init__(
-        self,
-        pool: BookiePool,
-        keys: LedgerKeys,
-        metadata: Callable[[], LedgerMetadata],
-        *,
-        confirmed: Callable[[], EntryId],
-        piggybacked: Callable[[], int],
-    ) -> None:
-        """Prepare; ``start`` starts the timer.
-
-        Args:
-            pool: the connections.
-            keys: the keys of the ledger.
-            metadata: returns the known metadata of the ledger.
-            confirmed: returns the LAC.
-            piggybacked: returns the LAC in the headers of the entries sent last.
-        """
-        self._pool, self._keys, self._metadata = pool, keys, metadata
-        self._confirmed, self._piggybacked = confirmed, piggybacked
-        self.published = -1
-        """The highest LAC that an ack quorum has stored."""
-        self._loop: LoopingCall = LoopingCall(self.tick)
+    _pool: BookiePool
+    """The connections."""
+    _keys: LedgerKeys
+    """The keys of the ledger."""
+    _metadata: Callable[[], LedgerMetadata]
+    """Returns the known metadata of the ledger."""
+    _confirmed: Callable[[], EntryId]
+    """Returns the LAC."""
+    _piggybacked: Callable[[], int]
+    """Returns the LAC in the headers of the entries sent last."""
+    published: int = attrs.field(default=-1, init=False)
+    """The highest LAC that an ack quorum has stored."""
+    _loop: LoopingCall = attrs.field(
+        init=False, default=attrs.Factory(lambda self: LoopingCall(self.tick), takes_self=True)
+    )
 
     def start(self, clock: IReactorTime, interval_s: float) -> None:
         """Write a new LAC every ``interval_s``."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -69,6 +70,7 @@ class RetrySchedule:
 log = Logger()
 
 
+@attrs.define(eq=False)
 class AppendRepair:
     """The repair of a log; at most one is in progress.
 
@@ -78,24 +80,17 @@ class AppendRepair:
         lose: ends the writer.
     """
 
-    def __init__(
-        self,
-        segments: Segments,
-        queue: AppendQueue,
-        retries: RetrySchedule,
-        clock: IReactorTime,
-        changing: DeferredLock,
-        *,
-        send: Callable[[Append], None],
-        lose: Callable[[ClientError], None],
-    ) -> None:
-        self._segments, self._queue = segments, queue
-        self._retries, self._clock, self._changing = retries, clock, changing
-        self._send, self._lose = send, lose
-        self._is_cancelled = False
-        self._waiters = Waiters()
-        self.in_progress = False
-        """True while the ledgers accept no appends."""
+    _segments: Segments
+    _queue: AppendQueue
+    _retries: RetrySchedule
+    _clock: IReactorTime
+    _changing: DeferredLock
+    _send: Callable[[Append], None]
+    _lose: Callable[[ClientError], None]
+    _is_cancelled: bool = attrs.field(default=False, init=False)
+    _waiters: Waiters = attrs.field(factory=Waiters, init=False)
+    in_progress: bool = attrs.field(default=False, init=False)
+    """True while the ledgers accept no appends."""
 
     def begin(self, error: ClientError) -> None:
         """Begin to repair the failure ``error``, unless a repair is in progress."""

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
+import attrs
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -48,6 +49,7 @@ def ask_sizes(pool: BookiePool, bookie: BookieId) -> Deferred[BookieInfoResponse
     return answer.addCallback(checked)
 
 
+@attrs.define(eq=False)
 class FreeSpace:
     """The reported free bytes of bookies; each is asked again after an interval.
 
@@ -58,18 +60,12 @@ class FreeSpace:
         retry_s: after a failure.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        ask: Callable[[BookieId], Deferred[int]],
-        *,
-        interval_s: float,
-        retry_s: float,
-    ) -> None:
-        self._clock, self._ask = clock, ask
-        self._interval_s, self._retry_s = interval_s, retry_s
-        self._free: dict[BookieId, int] = {}
-        self._due_s: dict[BookieId, float] = {}
+    _clock: IReactorTime
+    _ask: Callable[[BookieId], Deferred[int]]
+    _interval_s: float
+    _retry_s: float
+    _free: dict[BookieId, int] = attrs.field(factory=dict, init=False)
+    _due_s: dict[BookieId, float] = attrs.field(factory=dict, init=False)
 
     def of(self, bookie: BookieId) -> int:
         """Return a bookie's free bytes; 0 while unknown."""

@@ -60,41 +60,31 @@ class ScriptError(ClientError):
     hint: ClassVar[str] = "run the script of networkTopologyScriptFileName by hand to see why"
 
 
+@attrs.define(eq=False)
 class Topology:
     """The racks of bookies. One script runs at a time."""
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        run: RunScript,
-        host_of: HostOf,
-        *,
-        local_host: str | None = None,
-        arguments_max: int = 100,
-        strict: bool = False,
-        remember_s: float = 0.0,
-    ) -> None:
-        """Begin without known racks.
-
-        Args:
-            clock: the clock of repeated questions.
-            run: runs the script.
-            host_of: returns the host of a bookie.
-            local_host: this host's name for the script; None if its rack does not matter.
-            arguments_max: ``networkTopologyScriptNumberArgs``.
-            strict: a script that fails even without arguments is an error, every time.
-            remember_s: seconds for which the rack of a lost bookie is remembered.
-        """
-        self._clock, self._run, self._host_of = clock, run, host_of
-        self._local_host, self._arguments_max, self._strict = local_host, arguments_max, strict
-        self._is_checked = False
-        self.local_rack: str | None = None
-        """The rack of this host, if it matters and is known."""
-        self._racks: dict[BookieId, str] = {}
-        self._asked_s: dict[BookieId, float] = {}
-        self._gone_s: dict[BookieId, float] = {}
-        self._remember_s = remember_s
-        self._asking = DeferredLock()
+    _clock: IReactorTime
+    """The clock of repeated questions."""
+    _run: RunScript
+    """Runs the script."""
+    _host_of: HostOf
+    """Returns the host of a bookie."""
+    _local_host: str | None = None
+    """This host's name for the script; None if its rack does not matter."""
+    _arguments_max: int = 100
+    """``networkTopologyScriptNumberArgs``."""
+    _strict: bool = False
+    """A script that fails even without arguments is an error, every time."""
+    _remember_s: float = 0.0
+    """Seconds for which the rack of a lost bookie is remembered."""
+    _is_checked: bool = attrs.field(default=False, init=False)
+    local_rack: str | None = attrs.field(default=None, init=False)
+    """The rack of this host, if it matters and is known."""
+    _racks: dict[BookieId, str] = attrs.field(factory=dict, init=False)
+    _asked_s: dict[BookieId, float] = attrs.field(factory=dict, init=False)
+    _gone_s: dict[BookieId, float] = attrs.field(factory=dict, init=False)
+    _asking: DeferredLock = attrs.field(factory=DeferredLock, init=False)
 
     def rack_of(self, bookie: BookieId) -> str:
         """Return a bookie's rack; ``DEFAULT_RACK`` if unknown."""

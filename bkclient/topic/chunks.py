@@ -44,22 +44,17 @@ class _Pending:
     held: int = 0
 
 
+@attrs.define(eq=False, kw_only=True)
 class ChunkAssembler:
     """An assembler of chunks. ``dropped`` counts messages that stayed incomplete."""
 
-    def __init__(
-        self,
-        *,
-        pending_max: int = PENDING_MAX,
-        pending_bytes_max: int = PENDING_BYTES_MAX,
-        apart_max: int = APART_MAX,
-    ) -> None:
-        self._pending_max, self._pending_bytes_max = pending_max, pending_bytes_max
-        self._apart_max = apart_max
-        self._pending: dict[str, _Pending] = {}
-        self._entries = 0
-        self._held = 0
-        self.dropped = 0
+    _pending_max: int = PENDING_MAX
+    _pending_bytes_max: int = PENDING_BYTES_MAX
+    _apart_max: int = APART_MAX
+    _pending: dict[str, _Pending] = attrs.field(factory=dict, init=False)
+    _entries: int = attrs.field(default=0, init=False)
+    _held: int = attrs.field(default=0, init=False)
+    dropped: int = attrs.field(default=0, init=False)
 
     @property
     def incomplete(self) -> int:

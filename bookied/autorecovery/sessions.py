@@ -13,6 +13,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import attrs
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, FirstError
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -117,6 +118,7 @@ async def _run_for_ever(clock: IReactorTime, run: Callable[[], Awaitable[None]])
         await deferLater(clock, AGAIN_S)
 
 
+@attrs.define(eq=False)
 class AutoRecoveryBesideBookie:
     """Autorecovery beside a bookie, over one session after another.
 
@@ -129,21 +131,15 @@ class AutoRecoveryBesideBookie:
         rng: the random numbers.
     """
 
-    def __init__(
-        self,
-        open_store: Callable[[], MetadataStore],
-        make_client: Callable[[MetadataStore], Client],
-        config: AutoRecoveryConfig,
-        bookie_id: BookieId,
-        clock: IReactorTime,
-        rng: random.Random,
-    ) -> None:
-        self._open_store, self._make_client = open_store, make_client
-        self._config, self._bookie_id = config, bookie_id
-        self._clock, self._rng = clock, rng
-        self.stats = RepairStats()
-        """The counts of all sessions."""
-        self._running: Deferred[None] | None = None
+    _open_store: Callable[[], MetadataStore]
+    _make_client: Callable[[MetadataStore], Client]
+    _config: AutoRecoveryConfig
+    _bookie_id: BookieId
+    _clock: IReactorTime
+    _rng: random.Random
+    stats: RepairStats = attrs.field(factory=RepairStats, init=False)
+    """The counts of all sessions."""
+    _running: Deferred[None] | None = attrs.field(default=None, init=False)
 
     def start(self) -> None:
         """Start; failures are tried again and never stop the bookie."""

@@ -55,6 +55,7 @@ from wire.frames.bulk_adds import Packed
 from wire.ids import BookieId, EntryId, LedgerId
 
 
+@attrs.define(eq=False)
 class QuorumTimeout:
     """The time limit of adds, in the order in which they were sent.
 
@@ -65,17 +66,12 @@ class QuorumTimeout:
         overdue: called when an add has waited that long.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        quorum: AddQuorum,
-        timeout_s: float,
-        overdue: Callable[[AddQuorumTimeoutError], None],
-    ) -> None:
-        self._clock, self._quorum = clock, quorum
-        self._timeout_s, self._overdue = timeout_s, overdue
-        self._sent: deque[tuple[float, list[int]]] = deque()
-        self._timer: IDelayedCall | None = None
+    _clock: IReactorTime
+    _quorum: AddQuorum
+    _timeout_s: float
+    _overdue: Callable[[AddQuorumTimeoutError], None]
+    _sent: deque[tuple[float, list[int]]] = attrs.field(factory=deque, init=False)
+    _timer: IDelayedCall | None = attrs.field(default=None, init=False)
 
     def sent(self, packed: list[Packed]) -> None:
         """Start the time limit of adds that are sent now."""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
+import attrs
 from twisted.internet.threads import deferToThreadPool
 
 from bkclient.errors import MetadataStoreError
@@ -21,19 +22,14 @@ from bkclient.metadata.zookeeper_reader import frames
 from bkclient.metadata.zookeeper_reader.read_session import ReadSession
 
 
+@attrs.define(eq=False)
 class BulkNodeReads:
     """Bulk reads of values; implements ``ManyValues``."""
 
-    def __init__(
-        self,
-        uri: ZooKeeperUri,
-        *,
-        reactor: Any,
-        session_timeout_s: float,
-        auth_data: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        self._uri, self._reactor = uri, reactor
-        self._timeout_s, self._auth_data = session_timeout_s, auth_data
+    _uri: ZooKeeperUri
+    _reactor: Any
+    _timeout_s: float = attrs.field(alias="session_timeout_s")
+    _auth_data: Sequence[tuple[str, str]] = ()
 
     async def __call__(self, paths: Sequence[str]) -> AsyncGenerator[list[FoundValue]]:
         """See ``ManyValues``.

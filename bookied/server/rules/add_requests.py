@@ -7,6 +7,8 @@ import struct
 from functools import partial
 from typing import Final
 
+import attrs
+
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences, insist_not_fenced
 from bookied.server.rules.long_poll import LongPolls
@@ -51,22 +53,18 @@ class Writes(enum.Enum):
     NONE = enum.auto()
 
 
+@attrs.define(eq=False)
 class Adds:
     """The rules for adds. An add is answered only once the journal has synced it."""
 
-    def __init__(
-        self,
-        writes: LedgerWrites,
-        fences: Fences,
-        polls: LongPolls,
-        deletions: FencedDeletions,
-        fence_check: FenceCheck | None,
-    ) -> None:
-        """``fence_check`` knows the open ledgers, if fences may have been lost."""
-        self._writes, self._fences, self._polls = writes, fences, polls
-        self._deletions, self.fence_check = deletions, fence_check
-        self.allowed = Writes.ALL
-        """The adds that the disks and the operator allow."""
+    _writes: LedgerWrites
+    _fences: Fences
+    _polls: LongPolls
+    _deletions: FencedDeletions
+    fence_check: FenceCheck | None
+    """Knows the open ledgers, if fences may have been lost."""
+    allowed: Writes = attrs.field(default=Writes.ALL, init=False)
+    """The adds that the disks and the operator allow."""
 
     def takes(self, state: CachedLedger, *, is_recovery: bool) -> bool:
         """Return whether ``add`` would store an add with the right key at once."""

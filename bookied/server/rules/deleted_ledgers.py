@@ -28,6 +28,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -153,27 +154,19 @@ def write_deletions(files: Files, root: Path, data: bytes) -> None:
     files.write_atomic(root / FILE_NAME, data)
 
 
+@attrs.define(eq=False)
 class DeletedLedgersFile:
     """The file that stores ``FencedDeletions`` over a restart; one write at a time."""
 
-    def __init__(
-        self,
-        deletions: FencedDeletions,
-        files: Files,
-        root: Path,
-        run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
-    ) -> None:
-        """Open nothing yet.
-
-        Args:
-            deletions: the ledgers to store.
-            files: the file system.
-            root: the directory of the file.
-            run_blocking: runs a blocking function in a thread.
-        """
-        self._deletions, self._files, self._root = deletions, files, root
-        self._run_blocking = run_blocking
-        self._keeping = DeferredLock()
+    _deletions: FencedDeletions
+    """The ledgers to store."""
+    _files: Files
+    """The file system."""
+    _root: Path
+    """The directory of the file."""
+    _run_blocking: Callable[[Callable[[], Any]], Deferred[Any]]
+    """Runs a blocking function in a thread."""
+    _keeping: DeferredLock = attrs.field(factory=DeferredLock, init=False)
 
     async def restore(self) -> None:
         """Add the ledgers of the file, if the file exists."""

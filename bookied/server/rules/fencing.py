@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import attrs
+
 from bookied.server.rules.answer_from_disk import Answer
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.limbo import fence_in_limbo
@@ -19,20 +21,17 @@ from wire.ids import LedgerId
 from wire.messages import BatchReadRequest, ReadRequest
 
 
+@attrs.define(eq=False)
 class Fences:
     """The fencing of ledgers. Concurrent fences of one ledger share one journal record."""
 
-    def __init__(
-        self,
-        writes: LedgerWrites,
-        polls: LongPolls,
-        deletions: FencedDeletions,
-        stats: RequestStats,
-    ) -> None:
-        self._writes, self._polls, self._deletions, self._stats = writes, polls, deletions, stats
-        # The callbacks that wait for a durable fence. A ledger that is deleted meanwhile and
-        # created again is another key, and is fenced anew.
-        self._fencing: dict[CachedLedger, list[Callable[[], None]]] = {}
+    _writes: LedgerWrites
+    _polls: LongPolls
+    _deletions: FencedDeletions
+    _stats: RequestStats
+    # The callbacks that wait for a durable fence. A ledger that is deleted meanwhile and
+    # created again is another key, and is fenced anew.
+    _fencing: dict[CachedLedger, list[Callable[[], None]]] = attrs.field(factory=dict, init=False)
 
     def fence_then(
         self,

@@ -75,6 +75,7 @@ class LogSettings:
     """Bypass the page cache if possible."""
 
 
+@attrs.define(eq=False)
 class LogFile:
     """The entry logs on disk, one after the other: each is begun, written and closed in order.
 
@@ -83,40 +84,30 @@ class LogFile:
     lack of space are kept until the reactor has taken them back (``give_up``, ``take_unwritten``).
     """
 
-    def __init__(
-        self,
-        files: Files,
-        settings: LogSettings,
-        *,
-        syncs: SyncGuard,
-        ids: LogIds,
-        paths: dict[int, Path],
-    ) -> None:
-        """Store the settings; no file is opened yet.
-
-        Args:
-            files: the disk.
-            settings: how logs are written.
-            syncs: syncs files.
-            ids: notes used log ids in files.
-            paths: the path of each log; shared with the writer.
-        """
-        self._files, self._settings, self._syncs = files, settings, syncs
-        self._ids, self._paths = ids, paths
-        self._file: AppendFile | None = None
-        self.log_id = -1
-        """The id of the log begun last."""
-        self._turn = 0
-        self.ledgers: dict[int, int] = {}
-        """Bytes of each ledger's records in the log begun last."""
-        self._unsynced_bytes = 0
-        # Writes whose end the file may still buffer; they belong to the reactor after ``give_up``.
-        self._unwritten: deque[WriteRecords] = deque()
-        # Locked while a file is synced outside the writer's lock: the file must not be closed
-        # meanwhile.
-        self._syncing = threading.Lock()
-        self.readable_until = 0
-        """All entries at lower locations can be read from files.
+    _files: Files
+    """The disk."""
+    _settings: LogSettings
+    """How logs are written."""
+    _syncs: SyncGuard
+    """Syncs files."""
+    _ids: LogIds
+    """Notes used log ids in files."""
+    _paths: dict[int, Path]
+    """The path of each log; shared with the writer."""
+    _file: AppendFile | None = attrs.field(default=None, init=False)
+    log_id: int = attrs.field(default=-1, init=False)
+    """The id of the log begun last."""
+    _turn: int = attrs.field(default=0, init=False)
+    ledgers: dict[int, int] = attrs.field(factory=dict, init=False)
+    """Bytes of each ledger's records in the log begun last."""
+    _unsynced_bytes: int = attrs.field(default=0, init=False)
+    # Writes whose end the file may still buffer; they belong to the reactor after ``give_up``.
+    _unwritten: deque[WriteRecords] = attrs.field(factory=deque, init=False)
+    # Locked while a file is synced outside the writer's lock: the file must not be closed
+    # meanwhile.
+    _syncing: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    readable_until: int = attrs.field(default=0, init=False)
+    """All entries at lower locations can be read from files.
 
         The bits above the location count the restarts of the log ids, so the value only ever grows.
         """

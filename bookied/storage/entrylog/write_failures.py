@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+import attrs
 from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE, DiskWriteFailedError
@@ -45,6 +46,7 @@ class SyncGuard:
                 raise
 
 
+@attrs.define(eq=False)
 class WriteFailures:
     """The failures of one writer, and their consequences.
 
@@ -53,25 +55,16 @@ class WriteFailures:
     to any thread.
     """
 
-    def __init__(
-        self,
-        syncs: SyncGuard,
-        *,
-        on_fatal: Callable[[DiskWriteFailedError], object],
-        on_full: Callable[[Path], object],
-    ) -> None:
-        """Store the callbacks.
-
-        Args:
-            syncs: knows whether a sync has failed: nothing is retried then.
-            on_fatal: nothing more can be written; called once.
-            on_full: a directory has no space; called when the directory or ``is_stuck`` changes.
-        """
-        self._syncs, self._on_fatal, self._on_full = syncs, on_fatal, on_full
-        self.failure: DiskWriteFailedError | None = None
-        self.is_stuck = False
-        """True if the last attempt found a full disk and no other directory; it is repeated."""
-        self._reported: tuple[Path, bool] | None = None
+    _syncs: SyncGuard
+    """Knows whether a sync has failed: nothing is retried then."""
+    _on_fatal: Callable[[DiskWriteFailedError], object]
+    """Nothing more can be written; called once."""
+    _on_full: Callable[[Path], object]
+    """A directory has no space; called when the directory or ``is_stuck`` changes."""
+    failure: DiskWriteFailedError | None = attrs.field(default=None, init=False)
+    is_stuck: bool = attrs.field(default=False, init=False)
+    """True if the last attempt found a full disk and no other directory; it is repeated."""
+    _reported: tuple[Path, bool] | None = attrs.field(default=None, init=False)
 
     def guard(self, action: Callable[[], None], path: Path, move: Callable[[Path], bool]) -> None:
         """Run an action on the log at ``path``, and handle its failure.

@@ -70,29 +70,22 @@ class CollectionStoppedError(BookKeeperError):
     """The bookie stops; the collection has ended at a safe point."""
 
 
+@attrs.define(eq=False)
 class Pace:
     """The steps of one collector, at its rate, and none after ``stop``."""
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        run_blocking: RunBlocking,
-        throttle: Throttle,
-        is_busy: Callable[[], bool],
-    ) -> None:
-        """Store the settings.
-
-        Args:
-            clock: for waits.
-            run_blocking: runs a step that blocks.
-            throttle: the rate limit of copies.
-            is_busy: whether clients' entries wait to be written, so that copies should wait; raises
-                an error that should end the collection.
-        """
-        self._clock, self.run_blocking = clock, run_blocking
-        self.throttle, self._is_busy = throttle, is_busy
-        self._waiting: Deferred[Any] | None = None
-        self._is_stopped = False
+    _clock: IReactorTime
+    """For waits."""
+    run_blocking: RunBlocking
+    """Runs a step that blocks."""
+    throttle: Throttle
+    """The rate limit of copies."""
+    _is_busy: Callable[[], bool]
+    """Whether clients' entries wait to be written, so that copies should wait; raises an error
+    that should end the collection.
+    """
+    _waiting: Deferred[Any] | None = attrs.field(default=None, init=False)
+    _is_stopped: bool = attrs.field(default=False, init=False)
 
     def stop(self) -> None:
         """End waits; steps that access the disk run to their end."""

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
+
 from bookied.errors import NO_SPACE
 from bookied.stats.metrics import JournalStats
 from bookied.stats.quantiles import Series
@@ -17,6 +19,7 @@ from bookied.storage.journal.journal_settings import JournalSettings
 from bookied.storage.journal.mark import LastMark
 
 
+@attrs.define(eq=False)
 class JournalFile:
     """The files of a journal, one at a time: the next begins when the last is synced.
 
@@ -25,27 +28,19 @@ class JournalFile:
     that thread.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        directory: Path,
-        settings: JournalSettings,
-        *,
-        stats: JournalStats,
-        seconds: Callable[[], float],
-        new_generation: Callable[[], int],
-        on_begun: Callable[[int], object],
-    ) -> None:
-        """Store the settings; nothing happens on disk before ``begin``."""
-        self._files, self._directory, self._settings = files, directory, settings
-        self._stats, self._seconds = stats, seconds
-        self._new_generation, self._generation = new_generation, 0
-        self._on_begun = on_begun
-        self._file: AppendFile | None = None
-        self._id = -1
-        self._synced_s = 0.0
-        self.synced = LastMark(0, 0)
-        """The end of the last group on disk."""
+    _files: Files
+    _directory: Path
+    _settings: JournalSettings
+    _stats: JournalStats
+    _seconds: Callable[[], float]
+    _new_generation: Callable[[], int]
+    _on_begun: Callable[[int], object]
+    _generation: int = attrs.field(default=0, init=False)
+    _file: AppendFile | None = attrs.field(default=None, init=False)
+    _id: int = attrs.field(default=-1, init=False)
+    _synced_s: float = attrs.field(default=0.0, init=False)
+    synced: LastMark = attrs.field(factory=lambda: LastMark(0, 0), init=False)
+    """The end of the last group on disk."""
 
     @property
     def is_open(self) -> bool:

@@ -26,6 +26,7 @@ NONE_FINISHED: Final = LogsSnapshot(-1, frozenset())
 """The snapshot before this process has begun a log."""
 
 
+@attrs.define(eq=False)
 class EntryLogs:
     """The entry logs for garbage collection: which are finished, and how to remove them.
 
@@ -33,16 +34,10 @@ class EntryLogs:
     A caller may remove a log only if it knows that nothing points into the log.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        directories: LogDirectories,
-        *,
-        writer: EntryLogWriter,
-        reader: EntryLogReader,
-    ) -> None:
-        self._files, self._directories = files, directories
-        self._log, self._reader = writer, reader
+    _files: Files
+    _directories: LogDirectories
+    _log: EntryLogWriter = attrs.field(alias="writer")
+    _reader: EntryLogReader
 
     def begun(self) -> LogsSnapshot:
         """Return the logs that may still be written to; see ``finished``."""

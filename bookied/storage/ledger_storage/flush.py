@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from bookied.errors import IndexFullError
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
@@ -31,26 +33,20 @@ def is_due(limits: StorageLimits, changes: UnflushedChanges, pages: LedgerPages)
     )
 
 
+@attrs.define(eq=False)
 class Flush:
     """A flush in order: entries, a sync of their logs, then index pages and headers."""
 
-    def __init__(
-        self,
-        index: IndexStore,
-        pages: LedgerPages,
-        turn: IndexLock,
-        changes: UnflushedChanges,
-        *,
-        adds: EntryAdds,
-        log: EntryLogWriter,
-        cache: WriteCache,
-        on_full: Callable[[Path], object],
-    ) -> None:
-        self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
-        self._adds, self._log, self._cache = adds, log, cache
-        self._on_full = on_full
-        self.index_has_no_space = False
-        """Whether the last flush found no disk space for some ledger's index."""
+    _index: IndexStore
+    _pages: LedgerPages
+    _turn: IndexLock
+    _changes: UnflushedChanges
+    _adds: EntryAdds
+    _log: EntryLogWriter
+    _cache: WriteCache
+    _on_full: Callable[[Path], object]
+    index_has_no_space: bool = attrs.field(default=False, init=False)
+    """Whether the last flush found no disk space for some ledger's index."""
 
     async def run(self, run_blocking: RunBlocking) -> None:
         """Make everything in memory at the call durable in files.

@@ -47,6 +47,7 @@ class NeedsDisk:
     """The value of ``state.changes`` at the lookup."""
 
 
+@attrs.define(eq=False, slots=False)
 class StoredEntryReads:
     """The reads of one storage: locations of entries, and their bytes.
 
@@ -56,20 +57,16 @@ class StoredEntryReads:
     that threads have loaded wait in a bounded queue for the reactor.
     """
 
-    def __init__(
-        self,
-        index: IndexStore,
-        pages: LedgerPages,
-        turn: IndexLock,
-        *,
-        cache: WriteCache,
-        logs: EntryLogReader,
-        stats: StorageStats,
-    ) -> None:
-        self._index, self._pages, self._turn = index, pages, turn
-        self._cache, self._reader, self._stats = cache, logs, stats
-        # Calls for the reactor, about index pages that readers' threads have loaded or not found.
-        self._loaded: deque[Callable[[], None]] = deque(maxlen=LOADED_MAX)
+    _index: IndexStore
+    _pages: LedgerPages
+    _turn: IndexLock
+    _cache: WriteCache
+    _reader: EntryLogReader = attrs.field(alias="logs")
+    _stats: StorageStats
+    # Calls for the reactor, about index pages that readers' threads have loaded or not found.
+    _loaded: deque[Callable[[], None]] = attrs.field(
+        factory=lambda: deque(maxlen=LOADED_MAX), init=False
+    )
 
     def has_place(self, entry_id: int) -> bool:
         """Return whether the index can store an entry id; adds of other ids are refused."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import compress, groupby, islice
 
+import attrs
+
 from bookied.errors import CorruptError, EntryLogRecordError, IndexCutError, StorageError
 from bookied.storage.entrylog.reader import EntryLogReader, LogPiece, LogScan
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
@@ -17,6 +19,7 @@ from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.storage_limits import RunBlocking
 
 
+@attrs.define(eq=False)
 class Relocation:
     """Moves of live entries for compaction: ``append``, ``sync``, then ``switch``.
 
@@ -25,19 +28,15 @@ class Relocation:
     then.
     """
 
-    def __init__(
-        self,
-        index: IndexStore,
-        pages: LedgerPages,
-        turn: IndexLock,
-        *,
-        log: EntryLogWriter,
-        logs: EntryLogReader,
-    ) -> None:
-        self._index, self._pages, self._turn = index, pages, turn
-        self._log, self._logs = log, logs
-        self._unsure: list[Move] = []  # Moves that may or may not be on disk.
-        self._copying_since: int | None = None  # ``EntryLogWriter.moves`` when copying began.
+    _index: IndexStore
+    _pages: LedgerPages
+    _turn: IndexLock
+    _log: EntryLogWriter
+    _logs: EntryLogReader
+    # Moves that may or may not be on disk.
+    _unsure: list[Move] = attrs.field(factory=list, init=False)
+    # ``EntryLogWriter.moves`` when copying began.
+    _copying_since: int | None = attrs.field(default=None, init=False)
 
     def still_at(
         self,

@@ -46,20 +46,16 @@ AT_ONCE: Final = 4
 """Writes in flight. Single marks are written ``AT_ONCE * TOGETHER`` at a time."""
 
 
+@attrs.define(eq=False)
 class ManyMarks:
     """The marking of many ledgers for ``mark_all_underreplicated``."""
 
-    def __init__(
-        self,
-        tree: Tree,
-        values: Callable[[Sequence[str]], AsyncGenerator[list[FoundValue]]],
-        mark_one: Callable[[LedgerId, tuple[BookieId, ...]], Awaitable[None]],
-        now_ms: Callable[[], int | None],
-        damaged: DamagedMark,
-    ) -> None:
-        self._tree, self._values, self._mark_one = tree, values, mark_one
-        self._now_ms, self._damaged = now_ms, damaged
-        self._made: set[str] = set()
+    _tree: Tree
+    _values: Callable[[Sequence[str]], AsyncGenerator[list[FoundValue]]]
+    _mark_one: Callable[[LedgerId, tuple[BookieId, ...]], Awaitable[None]]
+    _now_ms: Callable[[], int | None]
+    _damaged: DamagedMark
+    _made: set[str] = attrs.field(factory=set, init=False)
 
     async def mark(self, marks: Sequence[Missing]) -> None:
         """Mark the ledgers; the call may be repeated."""
