@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.python.failure import Failure
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 async def for_each(
@@ -38,6 +39,20 @@ async def for_each(
             one.cancel()
         await DeferredList(under_way, consumeErrors=True)
         error.subFailure.raiseException()
+
+
+async def map_each(
+    items: Iterable[T], work: Callable[[T], Coroutine[Deferred[Any], Any, R]], at_once: int
+) -> list[R]:
+    """Return the results of ``work`` in the order of ``items``; otherwise as ``for_each``."""
+    found: dict[int, R] = {}
+
+    async def keep(numbered: tuple[int, T]) -> None:
+        number, item = numbered
+        found[number] = await work(item)
+
+    await for_each(enumerate(items), keep, at_once)
+    return [found[number] for number in range(len(found))]
 
 
 SAVED_S: Final = 1.0

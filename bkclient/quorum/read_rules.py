@@ -1,16 +1,15 @@
 """The rules of reads: the next bookie to ask, and enough answers, for entries and LAC. No I/O.
 
-``ledger.reads.read_order`` has the order of the bookies, and ``quorum.speculative_read`` the time
-until another one is asked as well.
+``ledger.reads.read_order`` has the order of the bookies.
 
 Agrees with BookKeeper 4.18.0: PendingReadOp, ReadOpBase, PendingReadLacOp, ReadLastConfirmedOp,
-TryReadLastConfirmedOp and ReadLastConfirmedAndEntryOp. One rule is stricter: an answer that fails
-its digest is not an answer, also for coverage.
+TryReadLastConfirmedOp, ReadLastConfirmedAndEntryOp and DefaultSpeculativeRequestExecutionPolicy.
+One rule is stricter: an answer that fails its digest is not an answer, also for coverage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, Union
 
 import attrs
@@ -68,6 +67,22 @@ class Fail:
 
 
 ReadCommand = Union[Ask, Deliver[T], Fail]
+
+
+@attrs.frozen
+class Speculation:
+    """The waits for an answer before another bookie is asked as well; 0 is for ever."""
+
+    first_s: float
+    max_s: float
+    factor: float = 2.0
+
+    def waits(self) -> Iterator[float]:
+        """Yield the waits, one after another; nothing without speculation."""
+        wait_s = self.first_s
+        while wait_s > 0:
+            yield wait_s
+            wait_s = min(self.max_s, wait_s * self.factor)
 
 
 class ReplicaRead(Generic[T]):

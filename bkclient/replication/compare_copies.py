@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from itertools import islice
 from typing import Final
 
 import attrs
 
 from bkclient.client import Client
-from bkclient.concurrency import for_each
+from bkclient.concurrency import for_each, map_each
 from bkclient.errors import ClientError
 from bkclient.quorum.distribution import write_set
 from bkclient.replication.ledger_verification import (
@@ -59,14 +60,8 @@ async def compare_copies(
     reader = CopyReader(client, ledger)
     iterator = iter(entries)
     while batch := list(islice(iterator, ENTRIES_AT_ONCE)):
-        found: dict[EntryId, list[EntryCopy]] = {}
-
-        async def look(entry_id: EntryId, found: dict[EntryId, list[EntryCopy]] = found) -> None:
-            found[entry_id] = await _copies(reader, ledger, entry_id)
-
-        await for_each(batch, look, ENTRIES_AT_ONCE)
-        for entry_id in batch:
-            yield found[entry_id]
+        for copies in await map_each(batch, partial(_copies, reader, ledger), ENTRIES_AT_ONCE):
+            yield copies
 
 
 async def _copies(reader: CopyReader, ledger: LedgerView, entry_id: EntryId) -> list[EntryCopy]:

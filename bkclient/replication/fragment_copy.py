@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from typing import Final
@@ -21,7 +22,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit, SharedRun, for_each, rate_limit
+from bkclient.concurrency import RateLimit, SharedRun, for_each, map_each, rate_limit
 from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
@@ -296,16 +297,7 @@ class _FragmentCopy:
         # A cancelled bulk read would count as a slow bookie, so the answer is ignored instead.
         with contextlib.suppress(ClientError):  # Single reads name the failed entry.
             return (await SharedRun(bulk).wait()).entries()
-        return await self._read_singly(batch)
-
-    async def _read_singly(self, batch: list[EntryId]) -> list[Entry]:
-        found: list[Entry] = []
-
-        async def read_one(entry_id: EntryId) -> None:
-            found.append(await read(self._fetcher, self._ledger, entry_id))
-
-        await for_each(batch, read_one, len(batch))
-        return sorted(found, key=lambda entry: entry.entry_id)
+        return await map_each(batch, partial(read, self._fetcher, self._ledger), len(batch))
 
     async def _write(self, batch: list[Entry]) -> None:
         packed: list[Packed] = [(e.entry_id, self._ledger.keys.packet_of(e)) for e in batch]

@@ -10,13 +10,14 @@ import enum
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
 import attrs
 
 from bkclient.client import Client
-from bkclient.concurrency import for_each, rate_limit
+from bkclient.concurrency import for_each, map_each, rate_limit
 from bkclient.errors import (
     BookieUnavailableError,
     ClientDigestMismatchError,
@@ -615,13 +616,7 @@ async def read_copies(
     reader = CopyReader(client, ledger)
     iterator = iter(entries)
     while batch := list(islice(iterator, ENTRIES_AT_ONCE)):
-        found: dict[EntryId, Copy] = {}
-
-        async def one(entry_id: EntryId, found: dict[EntryId, Copy] = found) -> None:
-            found[entry_id] = await _copy_of(reader, bookie_id, entry_id)
-
-        await for_each(batch, one, ENTRIES_AT_ONCE)
-        yield [found[entry_id] for entry_id in batch]
+        yield await map_each(batch, partial(_copy_of, reader, bookie_id), ENTRIES_AT_ONCE)
 
 
 async def _copy_of(reader: CopyReader, bookie_id: BookieId, entry_id: EntryId) -> Copy:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, Union
 
 import attrs
 
 from bkclient.client import Client
-from bkclient.concurrency import for_each
+from bkclient.concurrency import map_each
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
@@ -114,12 +115,9 @@ async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
         MetadataSerializationError: the ledger's metadata cannot be read.
     """
     ledger = with_handover_end(await view_ledger(client, ledger_id))
-    listed: dict[BookieId, _Listed] = {}
-
-    async def ask(bookie: BookieId) -> None:
-        listed[bookie] = await _listed(client, ledger_id, bookie)
-
-    await for_each(sorted(ledger.metadata.all_bookies()), ask, ASKED_AT_ONCE)
+    bookies = sorted(ledger.metadata.all_bookies())
+    lists = await map_each(bookies, partial(_listed, client, ledger_id), ASKED_AT_ONCE)
+    listed = dict(zip(bookies, lists, strict=True))
     reads = _Reads(client, ledger)
     known = {one.first: one for one in fragments_of(ledger.metadata, ledger.lac)}
     mapped = []

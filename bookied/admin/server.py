@@ -16,7 +16,7 @@ from bkclient.errors import SecurityError
 from bookied.admin.control.control import Control
 from bookied.admin.http.allowed_hosts import AllowedHosts
 from bookied.admin.http.messages import NOT_FOUND, HttpReply, HttpRequest
-from bookied.admin.monitoring import autorecovery_metrics, bookied_metrics, java_metrics
+from bookied.admin.monitoring import bookied_metrics, java_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family, gauge
@@ -119,7 +119,7 @@ class RepairMetrics:
             await self._port.close()
 
     def _families(self) -> Iterator[Family]:
-        yield from autorecovery_metrics.families(self._service.stats, prefix="")
+        yield from bookied_metrics.of_autorecovery(self._service.stats, prefix="")
         yield from bookied_metrics.of_process(self.metrics.lag)
         yield from self._http.families()
 
@@ -270,7 +270,7 @@ class AdminServer:
             stats.settle()
         yield from java_metrics.families(service)
         if autorecovery is not None:
-            yield from autorecovery_metrics.families(autorecovery.stats)
+            yield from bookied_metrics.of_autorecovery(autorecovery.stats)
         yield gauge("bookied_info", 1, self._info())
         yield gauge("bookied_config_warnings", self._config_warnings)
         yield gauge("bookied_latency_window_age_seconds", round(self.metrics.window_age_s, 3))

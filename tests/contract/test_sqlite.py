@@ -25,9 +25,8 @@ from bkclient.metadata.errors import (
     NoSuchLogError,
     NotInitializedError,
 )
-from bkclient.metadata.sqlite.changes import CHANGES_KEPT
 from bkclient.metadata.sqlite.database import file_system_of
-from bkclient.metadata.sqlite.rows import Rows
+from bkclient.metadata.sqlite.rows import CHANGES_KEPT, Rows
 from bkclient.metadata.sqlite.session import Database, FileSession
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from bkclient.metadata.tree.logs import TOMBSTONE

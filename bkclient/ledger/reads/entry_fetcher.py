@@ -19,8 +19,7 @@ from bkclient.connection.requests import BulkAnswer
 from bkclient.errors import ClientError, InterruptedOperationError, RequestTimeoutError
 from bkclient.ledger.reads.lac_reads import LacReads
 from bkclient.ledger.reads.replica_read import LedgerReads, ReadRun, as_client_error
-from bkclient.quorum.read_rules import ReplicaRead
-from bkclient.quorum.speculative_read import Speculation
+from bkclient.quorum.read_rules import ReplicaRead, Speculation
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.digest import Entry, VerifiedById, VerifiedEntries
 from wire.ids import BookieId, EntryId

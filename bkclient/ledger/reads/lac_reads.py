@@ -14,8 +14,14 @@ from twisted.python.failure import Failure
 
 from bkclient.errors import ClientError
 from bkclient.ledger.reads.replica_read import LedgerReads, ReadRun, as_client_error
-from bkclient.quorum.read_rules import AnyLac, KnownLac, LacQuorum, LongPoll, LongPollAnswer
-from bkclient.quorum.speculative_read import Speculation
+from bkclient.quorum.read_rules import (
+    AnyLac,
+    KnownLac,
+    LacQuorum,
+    LongPoll,
+    LongPollAnswer,
+    Speculation,
+)
 from wire.codes import ReadFlag
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, BookieId

@@ -1,6 +1,6 @@
 """The open file, and this process's session: its lease, its steps, and changes by others.
 
-All calls block and belong to one thread: the ``OneThread``.
+All calls block and belong to one thread: the ``OneThread`` of ``file_client``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metrics named ``bookied_*``, which Java's bookie does not have, and those of the process.
+"""The metrics named ``bookied_*``, which Java's bookie does not have; autorecovery; the process.
 
 ``bookied.stats.metrics`` declares the counters of the bookie's parts.
 """
@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Final
 
 from bookied.admin.control.disks import DiskControl
-from bookied.admin.monitoring.prometheus_text import Family, counter, gauge, summary
+from bookied.admin.monitoring.prometheus_text import Family, counter, declared, gauge, summary
 from bookied.server.server import BookieServer
 from bookied.service.start_and_stop import BookieService
-from bookied.stats.metrics import ADD, READ
+from bookied.stats.metrics import ADD, READ, RepairStats
 from bookied.stats.quantiles import Summary
 from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.storages import Storages
 
 LEDGER_BYTES: Final = 600
 """Bytes of a ledger in memory, as in docs/operations.md."""
+
+BESIDE_BOOKIE: Final = "replication_"
+"""The prefix of names if autorecovery runs in a bookie; alone, Java has no such prefix."""
 
 _PROC: Final = Path("/proc/self")
 
@@ -37,6 +40,15 @@ def families(of: BookieService) -> Iterator[Family]:
         seen = of.engine.scrubber.counters
         yield counter("bookied_scrub_entries_total", seen.entries)
         yield counter("bookied_scrub_errors_total", seen.detected_errors)
+
+
+def of_autorecovery(stats: RepairStats, prefix: str = BESIDE_BOOKIE) -> Iterator[Family]:
+    """Yield the metrics of autorecovery under Java's names and types (4.18.0)."""
+    stats.auditor.settle()
+    stats.worker.settle()
+    yield from declared(stats.auditor, f"{prefix}auditor_")
+    yield from declared(stats.worker, f"{prefix}replication_worker_")
+    yield gauge("bookied_last_audit_time_seconds", round(stats.auditor.audited_s, 3))
 
 
 def of_process(lag: Summary) -> Iterator[Family]:

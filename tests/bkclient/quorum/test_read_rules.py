@@ -27,9 +27,9 @@ from bkclient.quorum.read_rules import (
     LongPoll,
     LongPollAnswer,
     ReplicaRead,
+    Speculation,
     worse_error,
 )
-from bkclient.quorum.speculative_read import Speculation
 
 NEGATIVE = NoSuchEntryInLedgerError("no")
 NO_LEDGER = NoSuchLedgerOnBookieError("no")

@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
-from bkclient.metadata.sqlite.one_thread import OneThread
+from bkclient.metadata.sqlite.file_client import OneThread
 from bkclient.metadata.sqlite.paths import COOKIE, LEDGER, LOG, MARK
 from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.store import SqliteMetadata
