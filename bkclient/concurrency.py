@@ -31,13 +31,13 @@ async def for_each(
         for following in iterator:
             await work(following)
 
-    under_way = [Deferred.fromCoroutine(go_on(item)) for item in islice(iterator, max(1, at_once))]
+    running = [Deferred.fromCoroutine(go_on(item)) for item in islice(iterator, max(1, at_once))]
     try:
-        await DeferredList(under_way, fireOnOneErrback=True, consumeErrors=True)
+        await DeferredList(running, fireOnOneErrback=True, consumeErrors=True)
     except FirstError as error:
-        for one in under_way:
+        for one in running:
             one.cancel()
-        await DeferredList(under_way, consumeErrors=True)
+        await DeferredList(running, consumeErrors=True)
         error.subFailure.raiseException()
 
 

@@ -33,7 +33,7 @@ class RequestTrace:
     one. Passwords and payloads are not traced.
     """
 
-    tell: Callable[[str], object]
+    write_line: Callable[[str], object]
     each: bool = False
 
     def request(
@@ -86,7 +86,7 @@ class RequestTrace:
         """Write the line of one request; errors of the trace are ignored."""
         text = f"bookie {bookie}: {call} {(clock.seconds() - began_s) * 1000:.1f} ms: {ended}"
         try:
-            self.tell(text)
+            self.write_line(text)
         except Exception:  # noqa: BLE001 - or acks would be lost if the lines are not read.
             log.failure("telling of a request")
 

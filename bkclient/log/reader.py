@@ -251,11 +251,11 @@ class LogReader:
         while True:
             changed: Deferred[None] = Deferred()
 
-            def tell(changed: Deferred[None] = changed) -> None:
+            def note_change(changed: Deferred[None] = changed) -> None:
                 if not changed.called:
                     changed.callback(None)
 
-            watch = await self._client.store.watch_log(self._ledgers.name, tell)
+            watch = await self._client.store.watch_log(self._ledgers.name, note_change)
             try:
                 record = self._of_one_log(await self._ledgers.read_patiently())
                 if index < record.trimmed:

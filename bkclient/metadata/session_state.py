@@ -29,7 +29,7 @@ class SessionListener:
         if self in self._listeners:
             self._listeners.remove(self)
 
-    def tell(self, event: SessionEvent) -> None:
+    def report(self, event: SessionEvent) -> None:
         """Call the callback unless it was cancelled, even by an earlier callback.
 
         Errors are logged.
@@ -64,7 +64,7 @@ class SessionState:
             return
         self.connected = event is SessionEvent.CONNECTED
         for listener in tuple(self._listeners):
-            listener.tell(event)
+            listener.report(event)
         if self.connected:
             self._waiters.wake()
 

@@ -77,11 +77,11 @@ class Placement(Protocol):
         ...
 
     def read_order(
-        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+        self, candidates: Sequence[int], ensemble: Ensemble, penalty: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
         """Return the candidates, which are indexes of the ensemble, in the order of reading.
 
-        ``trouble`` returns 0 for a healthy bookie, and more for a bookie that fails or is slow.
+        ``penalty`` returns 0 for a healthy bookie, and more for a bookie that fails or is slow.
         """
         ...
 
@@ -129,10 +129,10 @@ class RandomPlacement:
         return found
 
     def read_order(
-        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+        self, candidates: Sequence[int], ensemble: Ensemble, penalty: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
         """See ``Placement``: healthy bookies first, otherwise unchanged."""
-        return tuple(sorted(candidates, key=lambda index: trouble(ensemble[index])))
+        return tuple(sorted(candidates, key=lambda index: penalty(ensemble[index])))
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
         """See ``Placement``: this policy has no fault domains."""
@@ -184,11 +184,11 @@ def replace_failed(
 def nearest_first(
     candidates: Sequence[int],
     ensemble: Ensemble,
-    trouble: Callable[[BookieId], int],
+    penalty: Callable[[BookieId], int],
     far: Collection[int],
 ) -> tuple[int, ...]:
     """Return ensemble indexes by health, near bookies before ``far`` ones."""
-    return tuple(sorted(candidates, key=lambda index: (trouble(ensemble[index]), index in far)))
+    return tuple(sorted(candidates, key=lambda index: (penalty(ensemble[index]), index in far)))
 
 
 def least_loaded_first(

@@ -106,17 +106,17 @@ class RackAwarePlacement:
         return self._random.replace(ensemble, index, request)
 
     def read_order(
-        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+        self, candidates: Sequence[int], ensemble: Ensemble, penalty: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
         """See ``Placement``: unchanged while all bookies are healthy; else the local rack first.
 
         Other racks follow, then slow bookies, then failed ones.
         """
-        if not any(trouble(ensemble[index]) for index in candidates):
+        if not any(penalty(ensemble[index]) for index in candidates):
             return tuple(candidates)
         local = self._local_rack()
         far = {i for i in candidates if local is not None and self._rack_of(ensemble[i]) != local}
-        return nearest_first(candidates, ensemble, trouble, far)
+        return nearest_first(candidates, ensemble, penalty, far)
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
         """See ``Placement``: the bookies must be in as many racks as a write quorum should be.

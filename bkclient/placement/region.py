@@ -208,7 +208,7 @@ class RegionAwarePlacement:
         return self._draw(sorted(in_new_racks or bookies), 1)[0]
 
     def read_order(
-        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+        self, candidates: Sequence[int], ensemble: Ensemble, penalty: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
         """See ``Placement``: local bookies first, but one of another region after two of them.
 
@@ -217,10 +217,10 @@ class RegionAwarePlacement:
         """
         local = self._local_region
         if local is None:
-            return self._inside.read_order(candidates, ensemble, trouble)
+            return self._inside.read_order(candidates, ensemble, penalty)
         far = {i for i in candidates if self._region_of(ensemble[i]) != local}
-        order = list(nearest_first(candidates, ensemble, trouble, far))
-        healthy = [index for index in order if not trouble(ensemble[index])]
+        order = list(nearest_first(candidates, ensemble, penalty, far))
+        healthy = [index for index in order if not penalty(ensemble[index])]
         first_far = next((index for index in healthy if index in far), None)
         if first_far is not None and healthy.index(first_far) > NEAR_BEFORE_FAR:
             order.remove(first_far)

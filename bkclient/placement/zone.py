@@ -120,10 +120,10 @@ class ZoneAwarePlacement:
         return self._random.replace(ensemble, index, request)
 
     def read_order(
-        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+        self, candidates: Sequence[int], ensemble: Ensemble, penalty: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
         """See ``Placement``: no zone precedes another."""
-        return self._random.read_order(candidates, ensemble, trouble)
+        return self._random.read_order(candidates, ensemble, penalty)
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
         """See ``Placement``: the bookies must be in as many zones as a write quorum must be."""

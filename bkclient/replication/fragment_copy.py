@@ -303,8 +303,8 @@ class _FragmentCopy:
         packed: list[Packed] = [(e.entry_id, self._ledger.keys.packet_of(e)) for e in batch]
 
         async def write(index: int) -> None:
-            held = [p for p in packed if self._fragment.holds(p[0], index)]
-            await self._targets[index].write(held)
+            own = [p for p in packed if self._fragment.holds(p[0], index)]
+            await self._targets[index].write(own)
 
         await for_each(self._targets, write, len(self._targets))
         for entry, (entry_id, packet) in zip(batch, packed, strict=True):

@@ -426,8 +426,8 @@ class _Verification:
         """Return the entries of the next batch, from the mean size so far."""
         if not self._copies_read:
             return BATCH_FIRST
-        held = max(1, self._size // self._copies_read) * self._ledger.metadata.write_quorum
-        return max(1, min(BATCH, self._bytes_at_once // held))
+        entry_bytes = max(1, self._size // self._copies_read) * self._ledger.metadata.write_quorum
+        return max(1, min(BATCH, self._bytes_at_once // entry_bytes))
 
     async def _read(self, fragment: LedgerFragment, entries: list[EntryId]) -> None:
         """Read and compare all copies: in bulk first, then the missing copies singly."""

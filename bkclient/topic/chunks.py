@@ -41,7 +41,7 @@ class _Pending:
     size: int
     begun_at: int
     pieces: list[bytes] = attrs.field(factory=list)
-    held: int = 0
+    received_bytes: int = 0
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -53,7 +53,7 @@ class ChunkAssembler:
     _apart_max: int = APART_MAX
     _pending: dict[str, _Pending] = attrs.field(factory=dict, init=False)
     _entries: int = attrs.field(default=0, init=False)
-    _held: int = attrs.field(default=0, init=False)
+    _pending_bytes: int = attrs.field(default=0, init=False)
     dropped: int = attrs.field(default=0, init=False)
 
     @property
@@ -105,9 +105,9 @@ class ChunkAssembler:
             self._drop(uuid)
             return None
         pending.pieces.append(stored.payload)
-        pending.held += len(stored.payload)
-        self._held += len(stored.payload)
-        if number + 1 < chunks and (stored.is_encrypted or pending.held <= pending.size):
+        pending.received_bytes += len(stored.payload)
+        self._pending_bytes += len(stored.payload)
+        if number + 1 < chunks and (stored.is_encrypted or pending.received_bytes <= pending.size):
             self._make_space(uuid)
             return None
         payload = b"".join(pending.pieces)
@@ -117,7 +117,9 @@ class ChunkAssembler:
         return attrs.evolve(stored, payload=payload)
 
     def _make_space(self, newest: str) -> None:
-        while len(self._pending) > self._pending_max or self._held > self._pending_bytes_max:
+        while (
+            len(self._pending) > self._pending_max or self._pending_bytes > self._pending_bytes_max
+        ):
             oldest = next(iter(self._pending))
             self._drop(oldest)
             if oldest == newest:
@@ -129,7 +131,7 @@ class ChunkAssembler:
             self._forget(uuid)
 
     def _forget(self, uuid: str) -> None:
-        self._held -= self._pending.pop(uuid).held
+        self._pending_bytes -= self._pending.pop(uuid).received_bytes
 
 
 class AwaitedChunks:

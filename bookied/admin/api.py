@@ -75,17 +75,19 @@ class Access:
     token: str = attrs.field(default="", repr=False)
     open_to_all: bool = False
 
-    def refusal(self, given: Credentials, *, reads_entries: bool = False) -> tuple[int, str] | None:
+    def refusal(
+        self, credentials: Credentials, *, reads_entries: bool = False
+    ) -> tuple[int, str] | None:
         """Return status and reason to refuse a request that is not open; None if it is allowed.
 
         ``open_to_all`` applies to changes only, because the entries of a ledger are protected by
         its password.
         """
-        if given.certified is not None or (self.open_to_all and not reads_entries):
+        if credentials.certified is not None or (self.open_to_all and not reads_entries):
             return None
         if not self.token:
             return FORBIDDEN, "set httpAdminToken to allow this over HTTP"
-        scheme, _, token = given.authorization.partition(" ")
+        scheme, _, token = credentials.authorization.partition(" ")
         wanted = self.token.encode()
         if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), wanted):
             return None
@@ -104,21 +106,21 @@ class Api:
         self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
 
     async def answer(
-        self, path: str, asked: HttpRequest, given: Credentials | None = None
+        self, path: str, asked: HttpRequest, credentials: Credentials | None = None
     ) -> HttpReply:
         """Return the answer to a request; every error becomes an answer."""
-        path, given = path.rstrip("/") or "/", given or Credentials()
+        path, credentials = path.rstrip("/") or "/", credentials or Credentials()
         if asked.method == "HEAD":  # Handled like GET; ``_send`` leaves out the body.
             asked = attrs.evolve(asked, method="GET")
         try:
             if path in self._v1:
-                return await self._answer_v1(self._v1[path], asked, given)
+                return await self._answer_v1(self._v1[path], asked, credentials)
             if path == f"{PREFIX}/openapi.json" and asked.method == "GET":
                 return HttpReply(200, openapi_text(), JSON)
             if path == f"{PREFIX}/metrics" and asked.method == "GET":
                 return HttpReply(200, self._control.metrics(), CONTENT_TYPE)
             if path.startswith(PREFIX):
-                return await self._answer_v2(path, asked, given)
+                return await self._answer_v2(path, asked, credentials)
         except CancelledError:
             raise
         except Exception:  # noqa: BLE001 -- one request's trouble is not the bookie's
@@ -127,13 +129,13 @@ class Api:
         return _NO_RESOURCE
 
     async def _answer_v1(
-        self, endpoint: v1.V1Endpoint, asked: HttpRequest, given: Credentials
+        self, endpoint: v1.V1Endpoint, asked: HttpRequest, credentials: Credentials
     ) -> HttpReply:
         if asked.method not in v1.METHODS:
             return HttpReply(METHOD_NOT_ALLOWED, "")
         if endpoint.is_guarded(asked.method):
             refused = self._refusal(
-                asked.method, endpoint.path, given, reads_entries=endpoint.reads_entries
+                asked.method, endpoint.path, credentials, reads_entries=endpoint.reads_entries
             )
             if refused is not None:
                 return HttpReply(*refused)
@@ -151,22 +153,24 @@ class Api:
             return HttpReply(status, "Internal Server Error")
 
     def _refusal(
-        self, method: str, path: str, given: Credentials, *, reads_entries: bool = False
+        self, method: str, path: str, credentials: Credentials, *, reads_entries: bool = False
     ) -> tuple[int, str] | None:
         """Return the reason to refuse a request that is not open; log an allowed one."""
-        refused = self.access.refusal(given, reads_entries=reads_entries)
+        refused = self.access.refusal(credentials, reads_entries=reads_entries)
         if refused is None:
-            who = "" if given.certified is None else f" ({given.certified})"
+            who = "" if credentials.certified is None else f" ({credentials.certified})"
             log.info(
                 "HTTP request of {host}: {method} {path}{who}",
-                host=given.host,
+                host=credentials.host,
                 method=method,
                 path=path,
                 who=who,
             )
         return refused
 
-    async def _answer_v2(self, path: str, asked: HttpRequest, given: Credentials) -> HttpReply:
+    async def _answer_v2(
+        self, path: str, asked: HttpRequest, credentials: Credentials
+    ) -> HttpReply:
         found = {
             one.method: (one, match.groupdict())
             for pattern, one in self._v2
@@ -180,7 +184,7 @@ class Api:
             return attrs.evolve(reply, headers={"Allow": allowed})
         endpoint, variables = found[asked.method]
         is_open = not endpoint.changes and PREFIX + endpoint.path in OPEN
-        refused = None if is_open else self._refusal(asked.method, path, given)
+        refused = None if is_open else self._refusal(asked.method, path, credentials)
         if refused is not None:
             return _failed(refused[0], "not_allowed", refused[1])
         return await self._call(endpoint, attrs.evolve(asked, path=variables))

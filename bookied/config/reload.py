@@ -58,18 +58,18 @@ def changeable() -> dict[str, DeclaredSetting]:
     }
 
 
-def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> BookieConfig:
+def changed_settings(config: BookieConfig, wanted: Mapping[str, object]) -> BookieConfig:
     """Return the settings with new values.
 
     Args:
         config: the settings of the running bookie.
-        given: new values by Java key, as JSON values; strings are parsed as in a settings file.
+        wanted: new values by Java key, as JSON values; strings are parsed as in a settings file.
 
     Raises:
         SettingsRefusedError: a setting cannot change, with the reason; no setting is changed.
         ContradictionError: the new values contradict each other, or other settings.
     """
-    changed = attrs.evolve(config, **read_settings(given))
+    changed = attrs.evolve(config, **read_settings(wanted))
     before = set(_errors(config))
     for error in _errors(changed):
         if error not in before:
@@ -77,7 +77,7 @@ def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> Booki
     return changed
 
 
-def read_settings(given: Mapping[str, object]) -> dict[str, Any]:
+def read_settings(wanted: Mapping[str, object]) -> dict[str, Any]:
     """Return values by their names in ``BookieConfig``, each checked separately.
 
     Raises:
@@ -85,17 +85,17 @@ def read_settings(given: Mapping[str, object]) -> dict[str, Any]:
         InvalidValueError: a setting cannot have this value.
     """
     by_key = changeable()
-    fixed = sorted(given.keys() - by_key.keys())
+    fixed = sorted(wanted.keys() - by_key.keys())
     if fixed:
         raise SettingsRefusedError(
             f"not while the bookie runs: {', '.join(fixed)}; these can be changed: "
             f"{', '.join(sorted(by_key))}"
         )
-    return {by_key[key].argument: _value(by_key[key], value) for key, value in given.items()}
+    return {by_key[key].argument: _value(by_key[key], value) for key, value in wanted.items()}
 
 
-def _value(one: DeclaredSetting, given: object) -> object:
-    text = given if isinstance(given, str) else json.dumps(given)
+def _value(one: DeclaredSetting, wanted: object) -> object:
+    text = wanted if isinstance(wanted, str) else json.dumps(wanted)
     try:
         value: object = one.convert(text)
     except ValueError as error:

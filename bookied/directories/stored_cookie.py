@@ -29,10 +29,10 @@ class CookieInStore:
     def read(self) -> Versioned[bytes] | None:
         """Return the cookie and its version; None if it is missing."""
         try:
-            held: Versioned[bytes] = self.run(lambda store: store.read_cookie(self.bookie_id))
+            found: Versioned[bytes] = self.run(lambda store: store.read_cookie(self.bookie_id))
         except CookieNotFoundError:
             return None
-        return held
+        return found
 
     def write(self, cookie: bytes, version: int) -> None:
         """Create the cookie (``NEW``), or replace it if it still has that version."""

@@ -44,19 +44,19 @@ def no_tick(_done: int, _items: int) -> None:
 def with_progress(
     records: Iterable[T],
     place_of: Callable[[T], int],
-    tell: Callable[[int], object],
+    report_progress: Callable[[int], object],
     start: int = 0,
 ) -> Iterator[T]:
     """Yield the records.
 
-    Call ``tell`` with the offset after each ``TELL_BYTES`` from ``start`` on.
+    Call ``report_progress`` with the offset after each ``TELL_BYTES`` from ``start`` on.
     """
     for record in records:
         yield record
         place = place_of(record)
         if place - start > TELL_BYTES:
             start = place
-            tell(place)
+            report_progress(place)
 
 
 @attrs.define
@@ -162,14 +162,14 @@ def read_tail(bookie: OfflineBookie, report: Report, tick: Tick = no_tick) -> Jo
     tail = JournalTail()
     before = 0
 
-    def tell(at: int) -> None:
+    def report_progress(at: int) -> None:
         tick(before + at, 0)
 
     for number in range(len(bookie.found.journals)):
         _check_first(bookie, number, report)
         for path, offset in bookie.to_replay(number):
             before -= offset
-            for record in records_of(bookie, path, offset, report, tell):
+            for record in records_of(bookie, path, offset, report, report_progress):
                 tail.add(record)
             before += max(offset, bookie.files.size(path))
     return tail
@@ -180,12 +180,12 @@ def records_of(
     path: Path,
     offset: int,
     report: Report,
-    tell: Callable[[int], object] = lambda _offset: None,
+    report_progress: Callable[[int], object] = lambda _offset: None,
 ) -> Iterator[journals.JournalRecord]:
     """Yield the records of one journal; report damage, which ends the journal."""
     try:
         with closing(journals.open_scan(bookie.files, path, offset)) as scan:
-            yield from with_progress(scan, offset_of, tell, offset)
+            yield from with_progress(scan, offset_of, report_progress, offset)
     except CorruptError as error:
         report(error)
 

@@ -188,12 +188,12 @@ def _journal_places(
     places: dict[int, tuple[Path, int]] = {}
     before = 0
 
-    def tell(at: int) -> None:
+    def report_progress(at: int) -> None:
         tick(before + at, len(places))
 
     for path, offset in bookie.to_replay(ledger_id % len(bookie.found.journals)):
         before -= offset
-        for record in records_of(bookie, path, offset, report, tell):
+        for record in records_of(bookie, path, offset, report, report_progress):
             if record.ledger_id == ledger_id and _is_between(record.entry_id, first, last):
                 places[record.entry_id] = path, record.offset
         before += max(offset, bookie.files.size(path))

@@ -226,8 +226,8 @@ def _properties(options: DaemonOptions, environ: Mapping[str, str], *classes: ty
 
 def log_level(options: DaemonOptions, environ: Mapping[str, str], config: BookieConfig) -> str:
     """Return the lowest log level: the option's, else the environment's, else the settings'."""
-    given = options.log_level or environ.get(LEVEL_VARIABLE, "").lower()
-    return given if given in LEVELS else config.log_level
+    level = options.log_level or environ.get(LEVEL_VARIABLE, "").lower()
+    return level if level in LEVELS else config.log_level
 
 
 def log_path(options: DaemonOptions, environ: Mapping[str, str]) -> Path | None:

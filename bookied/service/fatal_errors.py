@@ -25,14 +25,14 @@ class FatalErrors:
     """The errors of all parts, in the reactor's thread.
 
     Args:
-        tell: called with the first error that ends the bookie.
+        report_failure: called with the first error that ends the bookie.
         is_ending: returns True if the bookie ends already, and no error matters.
     """
 
     def __init__(
-        self, tell: Callable[[BookKeeperError], None], is_ending: Callable[[], bool]
+        self, report_failure: Callable[[BookKeeperError], None], is_ending: Callable[[], bool]
     ) -> None:
-        self._tell, self._is_ending = tell, is_ending
+        self._report_failure, self._is_ending = report_failure, is_ending
         self.has_failed = False
 
     def fail(self, error: BookKeeperError) -> None:
@@ -42,7 +42,7 @@ class FatalErrors:
         self.has_failed = True
         hint = f"; {error.hint}" if error.hint else ""
         log.critical("the bookie cannot continue: {error}{hint}", error=error, hint=hint)
-        self._tell(error)
+        self._report_failure(error)
 
     def part_failed(self, error: Exception) -> None:
         """Report the error of a part; log the stack of an unexpected error."""

@@ -91,7 +91,7 @@ def recover(
     may_be_missing: bool = False,
     drain_bytes: int = DRAIN_BYTES,
     writes_beside: bool = False,
-    tell: Callable[[int], None] = lambda _bytes: None,
+    progress: Callable[[int], None] = lambda _bytes: None,
 ) -> ReplayReport:
     """Replay all journals, write everything to files and move the marks. Blocks.
 
@@ -108,7 +108,7 @@ def recover(
             their entries from other bookies.
         drain_bytes: bytes of entries in memory that start a write to the entry logs.
         writes_beside: write in a second thread, while as many bytes again are read.
-        tell: called now and then with the number of entry bytes replayed so far.
+        progress: called now and then with the number of entry bytes replayed so far.
 
     Raises:
         JournalMissingError: the journal that a mark names is missing.
@@ -123,7 +123,7 @@ def recover(
         may_be_missing=may_be_missing,
         drain_bytes=drain_bytes,
         writes=ConcurrentWrites(storages) if writes_beside else None,
-        tell=tell,
+        progress=progress,
     )
     marks = storages.marks.read(len(journal_directories))
     try:
@@ -170,10 +170,10 @@ class _Replay:
         may_be_missing: bool,
         drain_bytes: int,
         writes: ConcurrentWrites | None,
-        tell: Callable[[int], None],
+        progress: Callable[[int], None],
     ) -> None:
         self._writes = writes
-        self._files, self._storages, self._tell = files, storages, tell
+        self._files, self._storages, self._progress = files, storages, progress
         self._skip_invalid, self._may_be_missing = skip_invalid, may_be_missing
         self._drain_bytes = drain_bytes
         self._batches = {storage: ReplayBatch(storage) for storage in storages}
@@ -266,7 +266,7 @@ class _Replay:
             _tell_end(scan, self.found)
         finally:
             self._store_batches()
-            self._tell(self.found.size_bytes)
+            self._progress(self.found.size_bytes)
 
     def _skip(self, error: JournalRecordError) -> None:
         """Skip the rest of a damaged journal if the settings allow it, else raise its error."""
@@ -401,7 +401,7 @@ class _Replay:
 
     def _end_batches(self) -> None:
         self._store_batches()
-        self._tell(self.found.size_bytes)
+        self._progress(self.found.size_bytes)
         undrained_bytes = sum(one.undrained_bytes for one in self._batches.values())
         # Small entries of many ledgers fill the memory with index pages before their bytes fill it.
         if undrained_bytes >= self._drain_bytes or self._storages.needs_checkpoint:

@@ -323,13 +323,13 @@ class _BoundedFactory(WrappingFactory):
     def buildProtocol(self, addr: IAddress | None) -> ProtocolWrapper | None:  # type: ignore[override]
         host = str(getattr(addr, "host", ""))
         group = group_of(host)
-        held = [one for one in self.protocols if not one.is_given_up]
-        mine = [one for one in held if one.group == group]
+        open_now = [one for one in self.protocols if not one.is_given_up]
+        mine = [one for one in open_now if one.group == group]
         limit = None
         if len(mine) >= self._connections_max // SHARE_OF_ADDRESS:
             limit = None if self._make_room(mine) else HttpLimit.ADDRESS
-        elif len(held) >= self._connections_max:
-            has_space = self._make_room(held) or _thin_out(held, len(mine))
+        elif len(open_now) >= self._connections_max:
+            has_space = self._make_room(open_now) or _thin_out(open_now, len(mine))
             limit = None if has_space else HttpLimit.CONNECTIONS
         if limit is not None:
             self._counts.hit(limit, host)
@@ -339,13 +339,13 @@ class _BoundedFactory(WrappingFactory):
             connection.group = group
         return connection
 
-    def _make_room(self, held: list[_Connection]) -> bool:
+    def _make_room(self, open_now: list[_Connection]) -> bool:
         """Close the connection that has waited or stalled longest; return whether one was found."""
-        waiting = {one: one.channel.since_s for one in held if not one.channel.is_busy}
+        waiting = {one: one.channel.since_s for one in open_now if not one.channel.is_busy}
         stalled_s = self._clock.seconds() - STALL_S
         stalled = {
             one: since_s
-            for one in held
+            for one in open_now
             if (since_s := one.channel.stalled_since_s) is not None and since_s <= stalled_s
         }
         for found, limit in ((waiting, HttpLimit.WAITING), (stalled, HttpLimit.STALLED)):
@@ -355,12 +355,12 @@ class _BoundedFactory(WrappingFactory):
         return False
 
 
-def _thin_out(held: list[_Connection], own_number: int) -> bool:
+def _thin_out(open_now: list[_Connection], own_number: int) -> bool:
     """Close the oldest connection of the address with most, if another address needs one."""
-    group, number = Counter(one.group for one in held).most_common(1)[0]
+    group, number = Counter(one.group for one in open_now).most_common(1)[0]
     if number <= own_number + 1:
         return False
-    next(one for one in held if one.group == group).give_up(HttpLimit.CROWD)
+    next(one for one in open_now if one.group == group).give_up(HttpLimit.CROWD)
     return True
 
 

@@ -114,9 +114,9 @@ async def set_read_only(control: Control, asked: HttpRequest) -> HttpReply:
 
 
 def _wanted_mode(asked: HttpRequest) -> bool:
-    given = asked.object
-    wanted = given.get("readOnly", False)
-    if given.keys() - {"readOnly"} or json.dumps(wanted).strip('"') not in {"true", "false"}:
+    body = asked.object
+    wanted = body.get("readOnly", False)
+    if body.keys() - {"readOnly"} or json.dumps(wanted).strip('"') not in {"true", "false"}:
         raise BadHttpRequestError(
             'readOnly is not a boolean; send {"readOnly": true} or {"readOnly": false}'
         )
@@ -142,8 +142,8 @@ async def gc(control: Control, _asked: HttpRequest) -> HttpReply:
 
 async def collect(control: Control, asked: HttpRequest) -> HttpReply:
     try:
-        given = asked.object if asked.body.strip() else {}
-        major, minor = (_parsed(given.get(key, True)) for key in ("forceMajor", "forceMinor"))
+        body = asked.object if asked.body.strip() else {}
+        major, minor = (_parsed(body.get(key, True)) for key in ("forceMajor", "forceMinor"))
         control.garbage.collect(major=major, minor=minor)
     except (BadHttpRequestError, NotServingError) as error:
         return refusal(f"Failed to handle the request, exception: {error}", BAD_REQUEST)
@@ -202,8 +202,8 @@ async def resume_compaction(control: Control, asked: HttpRequest) -> HttpReply:
 def _switch(control: Control, asked: HttpRequest, word: str) -> HttpReply:
     if not asked.body:
         return refusal("Empty request body", BAD_REQUEST)
-    given = asked.object
-    major, minor = given.get(f"{word}Major"), given.get(f"{word}Minor")
+    body = asked.object
+    major, minor = body.get(f"{word}Major"), body.get(f"{word}Minor")
     if major is None and minor is None:
         return refusal(f"No {word}Major or {word}Minor params found", BAD_REQUEST)
     if any(one is not None and not isinstance(one, bool) for one in (major, minor)):
@@ -230,10 +230,10 @@ async def compact_locations(control: Control, asked: HttpRequest) -> HttpReply:
     if not asked.body.strip():
         return refusal("Empty request body", BAD_REQUEST)
     try:
-        given = asked.object
+        body = asked.object
     except BadHttpRequestError:
         return in_json(NO_OBJECT, BAD_REQUEST)
-    wanted, named = given.get(COMPACT, False), given.get("entryLocations", "")
+    wanted, named = body.get(COMPACT, False), body.get("entryLocations", "")
     if not isinstance(wanted, bool) or not isinstance(named, (str, type(None))):
         raise BadHttpRequestError(
             f"{COMPACT} is not a boolean, or entryLocations is not a string; "

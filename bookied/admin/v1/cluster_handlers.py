@@ -289,17 +289,17 @@ async def recover(control: Control, asked: HttpRequest) -> HttpReply:
     if not asked.body:
         return refusal("No request body provide.")
     try:
-        given = asked.object
+        body = asked.object
     except BadHttpRequestError as error:
         return refusal(f"ERROR parameters: {error}")
-    bookies = given.get("bookie_src")
+    bookies = body.get("bookie_src")
     if not isinstance(bookies, list):
         raise BadHttpRequestError('bookie_src is not a list; give ["HOST:PORT"]')
     if not bookies:
         return refusal(ONLY_PUT)
     # Only the first one, as in Java.
     control.repairs.recover(
-        BookieId(str(bookies[0])), skip_open=False, delete_cookie=given.get("delete_cookie") is True
+        BookieId(str(bookies[0])), skip_open=False, delete_cookie=body.get("delete_cookie") is True
     )
     return text("Success send recovery request command.")
 

@@ -99,23 +99,23 @@ def body_of(asked: HttpRequest, kind: Any) -> Any:
     Raises:
         BadHttpRequestError: the body does not match ``kind``.
     """
-    given = asked.object if asked.body.strip() else {}
+    body = asked.object if asked.body.strip() else {}
     hints = typing.get_type_hints(kind)
-    unknown = given.keys() - hints.keys()
+    unknown = body.keys() - hints.keys()
     if unknown:
         raise BadHttpRequestError(f"unknown: {', '.join(sorted(unknown))}")
-    for name, value in given.items():
+    for name, value in body.items():
         allowed = typing.get_args(hints[name]) or (hints[name],)
         if type(value) not in allowed:
             raise BadHttpRequestError(f"{name} is not of type {allowed[0].__name__}: {value!r}")
     missing = [
         one.name
         for one in attrs.fields(kind)
-        if one.default is attrs.NOTHING and one.name not in given
+        if one.default is attrs.NOTHING and one.name not in body
     ]
     if missing:
         raise BadHttpRequestError(f"missing: {', '.join(missing)}")
-    return kind(**given)
+    return kind(**body)
 
 
 # The bookie ---------------------------------------------------------------------------------------

@@ -119,11 +119,11 @@ def _scan(
 ) -> Iterator[DiskFinding]:
     unindexed: dict[int, _UnindexedRecords] = {}
 
-    def tell(at: int) -> None:
+    def report_progress(at: int) -> None:
         tick(before + at, found.counts.log_entries)
 
     try:
-        for record in with_progress(_records(shard, scan, found), place_of, tell):
+        for record in with_progress(_records(shard, scan, found), place_of, report_progress):
             found.counts.log_entries += 1
             size = layout.LENGTH.size + len(record.body)
             sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size

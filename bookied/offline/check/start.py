@@ -309,11 +309,11 @@ def _check_journal(
         yield from_error(error, fix=fix)
         return
 
-    def tell(at: int) -> None:
+    def report_progress(at: int) -> None:
         tick(before + at - part.start, found.counts.records)
 
     try:
-        for record in with_progress(scan, offset_of, tell, part.start):
+        for record in with_progress(scan, offset_of, report_progress, part.start):
             found.counts.records += 1
             if part.is_replayed(record.offset):
                 found.tail.add(record)

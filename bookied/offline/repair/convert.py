@@ -48,7 +48,7 @@ STAGED_INDEX: Final = ".converting"
 
 DATABASES: Final = (LOCATIONS, LEDGERS)
 
-Tell = Callable[[int], None]
+Progress = Callable[[int], None]
 """A function that gets the number of converted ledgers."""
 
 
@@ -82,7 +82,7 @@ class StagedIndex:
     found: Directories
     open_key_values: OpenKeyValues
     stamp: str
-    tell: Tell = lambda _ledgers: None
+    progress: Progress = lambda _ledgers: None
 
     @property
     def logs(self) -> LogPlaces:
@@ -309,7 +309,7 @@ class ToDatabases(_Direction):
                     target.open()
                     for some in self._copied(source, target, mine):
                         done, entries = done + 1, entries + some
-                        self.index.tell(done)
+                        self.index.progress(done)
                 self.index.files.sync_dir(directory)
         return done, entries
 
@@ -327,9 +327,9 @@ class ToDatabases(_Direction):
             if stored.doubt is not None:
                 raise stored.doubt  # Databases cannot record that entries may be missing.
             entries = 0
-            for change, size, held in _changes(source, ledger_id, stored.header):
+            for change, size, count in _changes(source, ledger_id, stored.header):
                 batch.append(change)
-                weight, entries = weight + size, entries + held
+                weight, entries = weight + size, entries + count
                 if weight >= PAGES_AT_ONCE:
                     target.write(batch)
                     batch, weight = [], 0
@@ -392,7 +392,7 @@ class ToIndexFiles(_Direction):
                 for ledger_id in sorted(source.ledger_ids()):
                     entries += self._write_file(source, directory, ledger_id, new_ids)
                     done += 1
-                    self.index.tell(done)
+                    self.index.progress(done)
             self.index.sync_names(directory)
         return done, entries
 
@@ -456,11 +456,11 @@ def _changes(
 ) -> Iterator[tuple[LedgerChange, int, int]]:
     """Yield (change, pages, entries) of a ledger, each of bounded size; the header is last."""
     pages: list[tuple[int, bytes]] = []
-    held = 0
+    count = 0
     for page_no, page in source.pages(ledger_id):
         pages.append((page_no, page.tobytes()))
-        held += sum(1 for place in page if place)
+        count += sum(1 for place in page if place)
         if len(pages) >= PAGES_AT_ONCE:
-            yield LedgerChange(ledger_id, None, tuple(pages)), len(pages), held
-            pages, held = [], 0
-    yield LedgerChange(ledger_id, header, tuple(pages)), len(pages) + 1, held
+            yield LedgerChange(ledger_id, None, tuple(pages)), len(pages), count
+            pages, count = [], 0
+    yield LedgerChange(ledger_id, header, tuple(pages)), len(pages) + 1, count

@@ -26,7 +26,7 @@ def flush(
     storages: Storages,
     *,
     skip_invalid: bool = False,
-    tell: Callable[[int], None] = lambda _bytes: None,
+    progress: Callable[[int], None] = lambda _bytes: None,
 ) -> ReplayReport:
     """Replay the journals into logs, indexes and marks; safe to repeat after a crash.
 
@@ -35,7 +35,7 @@ def flush(
         found: the roots, which have cookies.
         storages: the storages of these directories, not open yet; they are closed on return.
         skip_invalid: ``skipReplayJournalInvalidRecord``.
-        tell: gets the number of replayed entry bytes now and then.
+        progress: gets the number of replayed entry bytes now and then.
 
     Raises:
         CorruptError: a journal is damaged or missing, or a directory was emptied. After this and
@@ -52,7 +52,7 @@ def flush(
             found.journal_dirs,
             skip_invalid=skip_invalid,
             skipped=partial(note_doubt, files, found.journals, ALL_LEDGERS),
-            tell=tell,
+            progress=progress,
         )
         reached = storages.marks.read(len(found.journals))
     finally:

@@ -90,8 +90,8 @@ def _remove_cookies(files: Files, root: Path) -> None:
 
 
 def _forget(stored: CookieInStore) -> bool:
-    held = stored.read()
-    if held is None:
+    found = stored.read()
+    if found is None:
         return False
-    stored.remove(held.version)
+    stored.remove(found.version)
     return True

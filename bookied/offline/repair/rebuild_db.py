@@ -25,7 +25,7 @@ from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, StorageError
 from bookied.offline.journal_tail import JournalledLedger, JournalTail
-from bookied.offline.repair.rescan import OldPlace, Rescan, Tell, highest_explicit_lac, marks
+from bookied.offline.repair.rescan import OldPlace, Rescan, Progress, highest_explicit_lac, marks
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
@@ -96,7 +96,7 @@ class RebuildDb:
     found: Directories
     open_key_values: OpenKeyValues
     stamp: str
-    tell: Tell = lambda _bytes: None
+    progress: Progress = lambda _bytes: None
     dry_run: bool = False
 
     # Locations ------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class RebuildDb:
         for number, (_ledger_dir, index_dir) in enumerate(pairs):
             wanted.append(set(self._stored_ledgers(index_dir)))
             insist_places(wanted[-1], index_dir.parent, number, len(pairs))
-        rescan = Rescan(self.files, self.tell)
+        rescan = Rescan(self.files, self.progress)
         is_asked = not (self.dry_run or are_ledgers_rebuilt)
         journalled = _before_marks(rescan, self.found) if is_asked else JournalTail()
         return [
@@ -234,7 +234,7 @@ class RebuildDb:
         for number, (ledger_dir, index_dir) in enumerate(pairs):
             stored = self._old_ledgers(Rescan(self.files), index_dir)
             insist_places(stored, ledger_dir.parent, number, len(pairs))
-        rescan = Rescan(self.files, self.tell)
+        rescan = Rescan(self.files, self.progress)
         journalled = self._journalled(rescan)
         damaged = tuple(rescan.damaged)
         done, is_in_limbo = [], False

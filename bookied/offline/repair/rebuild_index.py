@@ -31,8 +31,8 @@ from bookied.offline.index import FileIndex
 from bookied.offline.journal_tail import JournalledLedger
 from bookied.offline.repair.rescan import (
     OldPlace,
+    Progress,
     Rescan,
-    Tell,
     highest_explicit_lac,
     lac_of,
     marks,
@@ -99,7 +99,7 @@ def rebuild(
     wanted: Collection[int] | None,
     *,
     key_of: KeyOf = lambda _ledger_id: None,
-    tell: Tell = lambda _bytes: None,
+    progress: Progress = lambda _bytes: None,
     dry_run: bool = False,
     header_version: int = layout.VERSION,
     pages_max: int = PAGES_MAX,
@@ -111,7 +111,7 @@ def rebuild(
         found: the roots of a stopped bookie.
         wanted: the ledgers; None for all ledgers in logs, journals and indexes.
         key_of: returns keys that are not on the disk.
-        tell: gets the progress.
+        progress: gets the progress.
         dry_run: return the result, but write nothing.
         header_version: ``fileInfoFormatVersionToWrite``, for ledgers without an old index.
         pages_max: the memory limit, in pages of 8 KiB.
@@ -124,7 +124,7 @@ def rebuild(
     for loss in losses(files, found):
         if loss.held is ContentKind.ENTRIES:
             raise loss.error
-    work = _Rebuild(files, found, wanted, tell, header_version, None if dry_run else pages_max)
+    work = _Rebuild(files, found, wanted, progress, header_version, None if dry_run else pages_max)
     try:
         work.scan()
         work.keep_old_places()
@@ -146,7 +146,7 @@ class _Rebuild:
         files: Files,
         found: Directories,
         wanted: Collection[int] | None,
-        tell: Tell,
+        progress: Progress,
         header_version: int,
         pages_max: int | None,
     ) -> None:
@@ -154,7 +154,7 @@ class _Rebuild:
         self._wanted = None if wanted is None else frozenset(wanted)
         self._header_version, self._is_dry = header_version, pages_max is None
         self._index = FileIndex(files, found.index_dirs)
-        self.rescan = Rescan(files, tell, self._index)
+        self.rescan = Rescan(files, progress, self._index)
         self._log_id_max = highest_log_id(files, found.ledger_dirs)
         self._old: dict[int, Path] = {}
         self._doubles: dict[int, list[Path]] = {}

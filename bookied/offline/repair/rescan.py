@@ -32,7 +32,7 @@ from bookied.storage.journal.reader import JournalRecord
 
 _LAC: Final = struct.Struct(">8xq")
 
-Tell = Callable[[int], None]
+Progress = Callable[[int], None]
 """A function that gets the number of bytes that were read."""
 
 EntryOfLedger = tuple[int, int]
@@ -58,7 +58,7 @@ class Rescan:
     """
 
     files: Files
-    tell: Tell = lambda _bytes: None
+    progress: Progress = lambda _bytes: None
     index: OfflineIndex | None = None
     """The index that locates records after damage."""
     damaged: list[CorruptError] = attrs.field(factory=list)
@@ -169,11 +169,11 @@ class Rescan:
             self.damaged.append(error)
 
     def _tell_of(self, at: int) -> None:
-        self.tell(self._done_bytes + at)
+        self.progress(self._done_bytes + at)
 
     def _add_done(self, path: Path) -> None:
         self._done_bytes += self.files.size(path)
-        self.tell(self._done_bytes)
+        self.progress(self._done_bytes)
 
 
 def marks(files: Files, ledger_directories: Sequence[Path], journals_count: int) -> list[LastMark]:

@@ -24,7 +24,7 @@ from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.offline.entries_without_password import find_digest
 from bookied.offline.journal_tail import JournalledLedger
-from bookied.offline.repair.rescan import Rescan, Tell
+from bookied.offline.repair.rescan import Progress, Rescan
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.entry_rows import RECORD_BYTES_MAX
@@ -98,7 +98,7 @@ def salvage(
     *,
     password: bytes | None = None,
     digest: DigestType | None = None,
-    tell: Tell = lambda _bytes: None,
+    progress: Progress = lambda _bytes: None,
 ) -> SalvagedLedger:
     """Write the entries found of a ledger into ``out``, over those of an earlier run.
 
@@ -115,13 +115,13 @@ def salvage(
         out: a directory, created if missing.
         password: the ledger's password, to check MAC digests; None if unknown.
         digest: the kind of digest; None to detect it.
-        tell: gets the progress of the search.
+        progress: gets the progress of the search.
 
     Raises:
         OSError: a file cannot be read, or there is no space in ``out``.
         EarlierEntriesError: the files of an earlier run have more entries.
     """
-    search = _RecordSearch(files, found, ledger_id, Rescan(files, tell))
+    search = _RecordSearch(files, found, ledger_id, Rescan(files, progress))
     search.run()
     with contextlib.closing(search):
         return _write(search, ledger_id, out, password, digest)
@@ -522,16 +522,16 @@ class _BufferedWriter:
     """A writer that joins small writes."""
 
     def __init__(self, file: AppendFile) -> None:
-        self._file, self._held, self._held_bytes = file, list[bytes](), 0
+        self._file, self._buffers, self._buffered_bytes = file, list[bytes](), 0
 
     def write(self, buffers: list[bytes]) -> None:
         """Buffer bytes; ``flush`` writes them at the latest."""
-        self._held += buffers
-        self._held_bytes += sum(map(len, buffers))
-        if self._held_bytes >= 1 << 20:
+        self._buffers += buffers
+        self._buffered_bytes += sum(map(len, buffers))
+        if self._buffered_bytes >= 1 << 20:
             self.flush()
 
     def flush(self) -> None:
         """Write the buffered bytes."""
-        self._file.write(self._held)
-        self._held, self._held_bytes = [], 0
+        self._file.write(self._buffers)
+        self._buffers, self._buffered_bytes = [], 0

@@ -53,7 +53,7 @@ class UpgradeRefusedError(BookKeeperError):
 class BookieRoots:
     """One bookie's roots, their new cookie, and the stored cookie.
 
-    ``tell`` gets each file that was processed. ``names`` returns the part of a directory's name
+    ``progress`` gets each file that was processed. ``names`` returns the part of a directory's name
     that distinguishes attempts.
     """
 
@@ -62,7 +62,7 @@ class BookieRoots:
     master: Cookie
     stored: CookieInStore
     names: Callable[[], str]
-    tell: Callable[[Path], None] = lambda _path: None
+    progress: Callable[[Path], None] = lambda _path: None
 
     def layouts(self) -> list[RootLayout]:
         """Return the layout of every root; see ``read_layouts``."""
@@ -79,17 +79,17 @@ class BookieRoots:
             for path in (*layout.upgrading, *layout.rolled_back):
                 remove_tree(self.files, path)
 
-    def insist_stored(self, held: Versioned[bytes] | None) -> Cookie | None:
+    def insist_stored(self, stored: Versioned[bytes] | None) -> Cookie | None:
         """Return the stored cookie.
 
         Raises:
             UpgradeRefusedError: the cookie is another bookie's, or cannot be read.
         """
-        if held is None:
+        if stored is None:
             return None
         place = f"the stored cookie of {self.master.bookie_id}"
         try:
-            cookie = decode_cookie(held.value)
+            cookie = decode_cookie(stored.value)
         except FormatError as error:
             raise UpgradeRefusedError(f"{place} cannot be read: {error}") from error
         self.insist_cookie(place, cookie)
@@ -168,26 +168,28 @@ class LayoutUpgrade:
         for root in stamps:
             self.roots.files.write_atomic(root.current / VERSION, encode_cookie(self.roots.master))
         if must_store:
-            held = self.roots.stored.read()
+            stored = self.roots.stored.read()
             self.roots.stored.write(
-                encode_cookie(self.roots.master), NEW if held is None else held.version
+                encode_cookie(self.roots.master), NEW if stored is None else stored.version
             )
         return bool(moves or stamps or must_store)
 
     def _upgradable(self, *, allow_empty: bool) -> list[RootLayout]:
         roots = self.roots.layouts()
-        under_way = is_any_old(roots)
+        is_upgrading = is_any_old(roots)
         half_back = any(root.rolled_back for root in roots)
         if half_back and any(root.state is RootState.UPGRADED for root in roots):
             raise UpgradeRefusedError(
                 "a rollback has begun here and has not ended: finish it with --rollback first"
             )
         for root in roots:
-            self._insist_upgradable(root, under_way=under_way, allow_empty=allow_empty)
+            self._insist_upgradable(root, is_upgrading=is_upgrading, allow_empty=allow_empty)
         self.roots.insist_stored(self.roots.stored.read())
         return roots
 
-    def _insist_upgradable(self, root: RootLayout, *, under_way: bool, allow_empty: bool) -> None:
+    def _insist_upgradable(
+        self, root: RootLayout, *, is_upgrading: bool, allow_empty: bool
+    ) -> None:
         if root.state is RootState.EMPTY:
             foreign = [
                 name
@@ -201,7 +203,7 @@ class LayoutUpgrade:
                     f"{root.root / foreign[0]} is not a bookie's file, but its name ends like "
                     "one: move it away"
                 )
-            if under_way and not allow_empty:
+            if is_upgrading and not allow_empty:
                 raise UpgradeRefusedError(
                     f"{root.root} is empty, but other roots have data of an old layout: is its "
                     "disk mounted? With --force empty-directory it becomes a new, empty directory"
@@ -209,13 +211,17 @@ class LayoutUpgrade:
         elif root.state in {RootState.UPGRADED, RootState.CURRENT}:
             if root.cookie is None:
                 is_new = root.state is RootState.CURRENT and not self.roots.files.list(root.current)
-                if is_new and not under_way:
+                if is_new and not is_upgrading:
                     return  # A new bookie's: it gets its cookie when it starts.
                 raise UpgradeRefusedError(
                     f"{root.current} has no {VERSION}: it is not a bookie's directory"
                 )
             self.roots.insist_cookie(str(root.current / VERSION), root.cookie)
-            if under_way and root.state is RootState.CURRENT and root.cookie != self.roots.master:
+            if (
+                is_upgrading
+                and root.state is RootState.CURRENT
+                and root.cookie != self.roots.master
+            ):
                 raise UpgradeRefusedError(
                     f"{root.root} has layout {root.version}, but other roots have data of an "
                     "older one"
@@ -269,7 +275,7 @@ class LayoutUpgrade:
         target = temporary / path.relative_to(root)
         self.roots.files.mkdirs(target.parent)
         put(self.roots.files, path, target)
-        self.roots.tell(path)
+        self.roots.progress(path)
         return set(target.parents[: len(target.relative_to(temporary).parts)])
 
 
@@ -313,8 +319,8 @@ class Rollback:
             MetadataStoreError, OSError: the cookie could not be removed, or a file error: repeat.
         """
         roots = self._reversible()
-        held = self.roots.stored.read()
-        self.roots.insist_stored(held)
+        stored = self.roots.stored.read()
+        self.roots.insist_stored(stored)
         for root in roots:
             if root.state is not RootState.OLD:
                 forget(self.roots.files, self.roots.found, root.root)
@@ -322,10 +328,10 @@ class Rollback:
                     root.current, root.root / f"{ROLLED_BACK}{self.roots.names()}"
                 )
             self.roots.files.sync_dir(root.root)
-        if held is not None:
-            self.roots.stored.remove(held.version)
+        if stored is not None:
+            self.roots.stored.remove(stored.version)
         self.roots.discard(self.roots.layouts())
-        return held is not None or any(root.state is not RootState.OLD for root in roots)
+        return stored is not None or any(root.state is not RootState.OLD for root in roots)
 
     def _reversible(self) -> list[RootLayout]:
         roots = self.roots.layouts()
@@ -376,7 +382,7 @@ class Finalization:
         for root in roots:
             for path in self._old_files(root):
                 self.roots.files.remove(path)
-                self.roots.tell(path)
+                self.roots.progress(path)
             remove_hollow(self.roots.files, root.root)
             self.roots.files.sync_dir(root.root)
         for root in roots:

@@ -34,8 +34,8 @@ class Timeouts:
     def interval_s(self) -> float | None:
         """The seconds between two checks; None for never."""
         all_of_them = (self.frame_s, self.answer_s, self.idle_s, self.login_s)
-        given = [one for one in all_of_them if one is not None]
-        return max(LOOK_S_MIN, min(LOOK_S_MAX, min(given) / LOOKS)) if given else None
+        limits_s = [one for one in all_of_them if one is not None]
+        return max(LOOK_S_MIN, min(LOOK_S_MAX, min(limits_s) / LOOKS)) if limits_s else None
 
 
 @attrs.define

@@ -90,7 +90,7 @@ class Journal:
         self.failure: DiskWriteFailedError | None = None
         self.space_error: DiskWriteFailedError | None = None
         """The reason why nothing is written until there is disk space; else None."""
-        self._held: Sequence[QueuedRecords] = ()  # The group that found no disk space.
+        self._stuck_group: Sequence[QueuedRecords] = ()  # It found no disk space.
         self._stopping = threading.Event()
 
     @property
@@ -101,7 +101,7 @@ class Journal:
     @property
     def is_idle(self) -> bool:
         """True if nothing waits for ``step``, a force included."""
-        return self._queue.is_empty and not self._held
+        return self._queue.is_empty and not self._stuck_group
 
     @property
     def queued_bytes(self) -> int:
@@ -173,17 +173,17 @@ class Journal:
 
     def step(self) -> bool:
         """Write, sync and report one queued group; return whether one was written."""
-        group = self._held or self._queue.take_now()
+        group = self._stuck_group or self._queue.take_now()
         if group or self._is_overdue():
             self._commit(group)
-        return bool(group) and not self._held
+        return bool(group) and not self._stuck_group
 
     def _run(self) -> None:
         while self.failure is None:
-            if self._held:
+            if self._stuck_group:
                 if self._stopping.wait(SPACE_RETRY_S):
                     return
-                self._commit(self._held)
+                self._commit(self._stuck_group)
                 continue
             group = self._queue.take(self._file.unsynced_s_left())
             if group is None:
@@ -204,8 +204,8 @@ class Journal:
     def _write(self, group: Sequence[QueuedRecords]) -> None:
         began_s, on_synced = self._seconds(), self._events.on_synced
         records = [item.records for item in group if item.records]
-        self._held = group if records and not self._has_space_for(records) else ()
-        if self._held:
+        self._stuck_group = group if records and not self._has_space_for(records) else ()
+        if self._stuck_group:
             if self._is_overdue():
                 self._file.sync()
             return

@@ -51,7 +51,7 @@ def flush_journals(session: Session, /, **dirs: Any) -> None:
         ):
             return
         skip = config is not None and config.skip_invalid_records
-        done = flush(RealFiles(), found, storages, skip_invalid=skip, tell=progress.update)
+        done = flush(RealFiles(), found, storages, skip_invalid=skip, progress=progress.update)
     session.emit(
         ReplayResult(
             tuple(map(str, found.roots)),

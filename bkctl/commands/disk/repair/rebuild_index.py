@@ -79,7 +79,7 @@ def rebuild_index(
             found,
             wanted,
             key_of=key_of,
-            tell=progress.update,
+            progress=progress.update,
             dry_run=session.dry_run,
             header_version=version,
         )

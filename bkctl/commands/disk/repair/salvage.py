@@ -70,7 +70,7 @@ def salvage_ledger(
                 Path(out).absolute(),
                 password=password,
                 digest=None if digest is None else DigestType[digest.upper()],
-                tell=progress.update,
+                progress=progress.update,
             )
         except EarlierEntriesError as error:
             raise ConflictError(

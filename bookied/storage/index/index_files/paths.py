@@ -36,7 +36,7 @@ class IndexFilePlaces:
 
     def open(self) -> None:
         """List the ledgers that have files, and finish or undo what a crash interrupted."""
-        under_way: list[tuple[Path, Path]] = []
+        moving: list[tuple[Path, Path]] = []
         for directory in self._directories:
             for low, names in _index_names(self._files, directory):
                 for name in names:
@@ -46,8 +46,8 @@ class IndexFilePlaces:
                     elif ledger_id is not None:
                         self._directory_of[ledger_id] = directory
                     elif name.endswith((layout.TEMPORARY, layout.MOVING)):
-                        under_way.append((directory, low / name))
-        for directory, path in under_way:
+                        moving.append((directory, low / name))
+        for directory, path in moving:
             self._tidy(directory, path)
 
     def _tidy(self, directory: Path, path: Path) -> None:
