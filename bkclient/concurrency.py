@@ -121,6 +121,12 @@ def doubled_s(first_s: float, times: int, most_s: float) -> float:
     return min(most_s, first_s * 2.0 ** min(times, 50))
 
 
+def cancel(call: IDelayedCall | None) -> None:
+    """Cancel a delayed call, unless there is none or it has run."""
+    if call is not None and call.active():
+        call.cancel()
+
+
 K = TypeVar("K", bound=Hashable)
 
 

@@ -16,7 +16,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bkclient.concurrency import KeyedTimers
+from bkclient.concurrency import KeyedTimers, cancel
 from bkclient.errors import ClientError, RequestTimeoutError
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.frames.bulk_reads import read_frames_v2, take_reads_v2
@@ -79,8 +79,7 @@ class BulkRead:
         self.finish()
 
     def _stop_timer(self) -> None:
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
+        cancel(self._timer)
 
 
 OPERATIONS: Final[dict[type, Operation]] = {

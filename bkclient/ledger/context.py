@@ -10,7 +10,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import SILENT_S, RateLimit, Waiters, rate_limit
+from bkclient.concurrency import SILENT_S, RateLimit, Waiters, cancel, rate_limit
 from bkclient.config.client import ClientConfig
 from bkclient.connection.add_frames import LedgerKeys
 from bkclient.connection.bookie_health import BookieHealth
@@ -70,8 +70,7 @@ class PendingCopies:
         try:
             await self._waiters.wait_within(timeout_s, clock)
         finally:
-            if notice.active():
-                notice.cancel()
+            cancel(notice)
 
     def _say_waiting(self, timeout_s: float) -> None:
         log.warn(

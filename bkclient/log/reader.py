@@ -291,19 +291,14 @@ class LogReader:
     async def _of_ledger(self, record: LogRecord, index: int, first: int) -> AsyncIterator[Entry]:
         """Yield a ledger's entries; ``_ended_closed`` is True if there may be a next ledger."""
         self._ended_closed = False
-        reader = await self._open(record, index)
-        try:
-            if self._follow or reader.is_closed:
-                async for entry in reader.tail(first):
+        with contextlib.closing(await self._open(record, index)) as reader:
+            reads_all = self._follow or reader.is_closed
+            try:
+                async for entry in reader.tail(first) if reads_all else reader.read(first):
                     yield entry
-                self._ended_closed = True
-            else:
-                async for entry in reader.read(first):
-                    yield entry
-        except NoSuchLedgerError as error:
-            raise await self._why_gone(reader.ledger_id, index) from error
-        finally:
-            reader.close()
+            except NoSuchLedgerError as error:
+                raise await self._why_gone(reader.ledger_id, index) from error
+            self._ended_closed = reads_all
 
     async def _open(self, record: LogRecord, index: int) -> LedgerReader:
         while True:

@@ -17,6 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from bkclient.concurrency import cancel
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ReadFailedError, refusal
 from wire.codes import BookieInfoFlag, ReturnCode
@@ -105,8 +106,7 @@ class FreeSpace:
         try:
             await waiter
         finally:
-            if timer.active():
-                timer.cancel()
+            cancel(timer)
 
     def _heard(self, free_bytes: int, bookie: BookieId) -> None:
         if bookie in self._due_s:

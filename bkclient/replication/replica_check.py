@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Collection
+from contextlib import closing
 from typing import Final
 
 import attrs
@@ -99,15 +100,14 @@ async def view_ledger(client: Client, ledger_id: LedgerId) -> LedgerView:
 async def _lac(
     fetcher: EntryFetcher, metadata: LedgerMetadata, ledger_id: LedgerId
 ) -> EntryId | None:
-    try:
-        return EntryId(await fetcher.lacs.quorum(metadata))
-    except OURS:
-        raise
-    except ClientError as error:
-        log.info("ledger {id}: the LAC is not known: {error}", id=ledger_id, error=error)
-        return None
-    finally:
-        fetcher.close()
+    with closing(fetcher):
+        try:
+            return EntryId(await fetcher.lacs.quorum(metadata))
+        except OURS:
+            raise
+        except ClientError as error:
+            log.info("ledger {id}: the LAC is not known: {error}", id=ledger_id, error=error)
+            return None
 
 
 def _reads_at_once(wanted: int) -> int:

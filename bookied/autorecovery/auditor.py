@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Final
 
 from twisted.internet.defer import CancelledError
@@ -224,13 +225,8 @@ class Auditor:
 
     async def _timed(self, job: AuditJob) -> None:
         do, took = self._jobs[job]
-        began_s, ok = self._clock.seconds(), False
-        try:
+        with nullcontext() if took is None else took.timed(self._clock.seconds):
             await (self._noted(job, do) if job in STORED_AS else do())
-            ok = True
-        finally:
-            if took is not None:
-                took.observe((self._clock.seconds() - began_s) * 1000, ok=ok)
 
     async def _may_do(self, job: AuditJob) -> bool:
         assert self._lost is not None

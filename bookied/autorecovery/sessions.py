@@ -21,6 +21,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
+from bkclient.concurrency import cancel
 from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.tree.store import MetadataStore
 from bookied.autorecovery.auditor import Auditor
@@ -113,8 +114,7 @@ async def _run_for_ever(clock: IReactorTime, run: Callable[[], Awaitable[None]])
         except Exception:  # noqa: BLE001 - a bug in one part must not end the other.
             log.failure("autorecovery restarts")
         finally:
-            if works.active():
-                works.cancel()
+            cancel(works)
         await deferLater(clock, AGAIN_S)
 
 

@@ -28,7 +28,7 @@ from bookied.directories.last_journal_note import note_doubt
 from bookied.directories.root_paths import check_paths
 from bookied.directories.roots import COOKIE_BYTES_MAX, VERSION, Directories
 from bookied.errors import BadCookieError, WrongIdentityError
-from bookied.storage.files.files import Files
+from bookied.storage.files.files import Files, read_if_there
 from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
@@ -205,10 +205,7 @@ class _CookieCheck:
         return self.found.roots[0] / STAMPING
 
     def _was_cut_short(self) -> bool:
-        try:
-            return self.files.read(self._stamping) == encode_cookie(self.master)
-        except FileNotFoundError:
-            return False
+        return read_if_there(self.files, self._stamping) == encode_cookie(self.master)
 
     def _insist(self, place: str, cookie: Cookie) -> None:
         different = cookie_differences(self.master, cookie, superset=self.superset, place=place)

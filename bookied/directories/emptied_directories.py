@@ -37,7 +37,7 @@ from bookied.directories.last_journal_note import read_note
 from bookied.directories.roots import CURRENT, Directories
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.entrylog.format import LAST_ID, log_id
-from bookied.storage.files.files import Files
+from bookied.storage.files.files import Files, read_if_there
 from bookied.storage.index.format import DIRECTORY_NAME
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as layout
@@ -242,10 +242,8 @@ def _ever_held(
 
 
 def _lines(files: Files, root: Path) -> frozenset[str]:
-    try:
-        return frozenset(files.read(root / NAME).decode("utf-8", "replace").splitlines())
-    except FileNotFoundError:
-        return frozenset()
+    data = read_if_there(files, root / NAME) or b""
+    return frozenset(data.decode("utf-8", "replace").splitlines())
 
 
 def _write(files: Files, root: Path, lines: frozenset[str]) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.directories.roots import CURRENT
-from bookied.storage.files.files import Files
+from bookied.storage.files.files import Files, read_if_there
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import group_format
 from bookied.storage.journal.reader import journal_ids
@@ -83,10 +84,8 @@ def read_note(files: Files, root: Path) -> LastJournalNote | None:
     Raises:
         OSError: the file exists and cannot be read.
     """
-    try:
-        return decode_note(files.read(root / NAME))
-    except FileNotFoundError:
-        return None
+    data = read_if_there(files, root / NAME)
+    return None if data is None else decode_note(data)
 
 
 def fences_in_doubt_to(files: Files, journal_roots: Iterable[Path]) -> int:
@@ -124,14 +123,10 @@ def note_doubt(files: Files, journal_roots: Iterable[Path], ledger_id: int) -> N
 
 
 def _is_in_groups(files: Files, path: Path) -> bool:
-    file = files.open_read(path)
-    try:
+    with closing(files.open_read(path)) as file, suppress(group_format.FileMarkDamagedError):
         head = file.read_at(layout.HEADER_BYTES[layout.VERSION], group_format.FILE_MARK_BYTES)
         return group_format.parse_file_mark(head) is not None
-    except group_format.FileMarkDamagedError:
-        return False
-    finally:
-        file.close()
+    return False
 
 
 def note_journal(files: Files, root: Path, served: LastJournalNote) -> None:

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.errors import WrongIdentityError
-from bookied.storage.files.files import Files
+from bookied.storage.files.files import Files, read_if_there
 
 NAME: Final = "bookied.path"
 
@@ -81,8 +81,5 @@ def note_paths(files: Files, found: Directories) -> None:
 
 
 def _noted(files: Files, root: Path) -> Path | None:
-    try:
-        data = files.read(root / NAME)
-    except FileNotFoundError:
-        return None
-    return Path(os.fsdecode(data.removesuffix(b"\n")))
+    data = read_if_there(files, root / NAME)
+    return None if data is None else Path(os.fsdecode(data.removesuffix(b"\n")))

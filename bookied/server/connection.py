@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from bkclient.concurrency import cancel
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.answer_order import Replies
 from bookied.server.context import ServerContext
@@ -157,8 +158,7 @@ class BookieConnection(Protocol):
         broken = not (self._is_closing or self._is_ended or reason.check(ConnectionDone))
         self._is_lost = self._is_closing = True
         self._admission.lost(reason.value)
-        if self._cut is not None and self._cut.active():
-            self._cut.cancel()
+        cancel(self._cut)
         self._dispatch.drop()
         self._answers.drop()
         self._shared.half_frames.release(self)

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
+from bkclient.concurrency import cancel
 from bookied.server.adds.add_batch import TakenRead
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.connection import BookieConnection
@@ -193,8 +194,7 @@ class BookieServer(Factory):
             self._finish_draining()
 
     def _finish_draining(self) -> None:
-        if self._cut is not None and self._cut.active():
-            self._cut.cancel()
+        cancel(self._cut)
         if self._drained is not None and not self._drained.called:
             self._drained.callback(None)
 

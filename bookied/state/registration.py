@@ -17,6 +17,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from bkclient.concurrency import cancel
 from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.errors import (
     CookieNotFoundError,
@@ -205,8 +206,7 @@ class Registration:
 
     def _paused(self, outcome: object, later: IDelayedCall) -> object:
         self._pause = None
-        if later.active():
-            later.cancel()
+        cancel(later)
         return outcome
 
     def _done_trying(self, _outcome: object) -> None:

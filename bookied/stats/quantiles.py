@@ -9,6 +9,8 @@ the start.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import frexp, nan
 from typing import Final
 
@@ -150,6 +152,16 @@ class Summary:
     def observe(self, value: float, *, ok: bool = True) -> None:
         """Note one value."""
         (self.success if ok else self.failure).observe(value)
+
+    @contextmanager
+    def timed(self, seconds: Callable[[], float]) -> Iterator[None]:
+        """Observe the milliseconds of a block; a block that raises is a failure."""
+        began_s, ok = seconds(), False
+        try:
+            yield
+            ok = True
+        finally:
+            self.observe((seconds() - began_s) * 1000, ok=ok)
 
     def fold(self) -> None:
         """Count the noted values."""

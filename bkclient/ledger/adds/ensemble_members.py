@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from bkclient.concurrency import cancel
 from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.add_stream import AddStream, Writability
 from bkclient.connection.channel import BookieChannel
@@ -188,8 +189,7 @@ class Member:
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.drained.cancel()
-            if hold.overdue.active():
-                hold.overdue.cancel()
+            cancel(hold.overdue)
 
     def _drained(self) -> None:
         """Send the waiting batches: the connection accepts more, or is closed."""

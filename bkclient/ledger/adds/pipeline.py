@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit, Waiters
+from bkclient.concurrency import RateLimit, Waiters, cancel
 from bkclient.connection.add_frames import FrameMaker, LedgerKeys
 from bkclient.connection.add_stream import Writability
 from bkclient.connection.pool import BookiePool
@@ -97,8 +97,7 @@ class QuorumTimeout:
 
     def stop(self) -> None:
         """Stop the timer."""
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
+        cancel(self._timer)
         self._timer = None
 
 
@@ -385,8 +384,7 @@ class AddPipeline:
         else:
             self.members.leave_when_answered(last_copies, EntryId(self.quorum.last_confirmed))
         self._timeout.stop()
-        if self._flush_call is not None and self._flush_call.active():
-            self._flush_call.cancel()
+        cancel(self._flush_call)
         self._flush_call = None
 
     @property

@@ -11,6 +11,7 @@ from twisted.web.http import HTTPChannel
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from bkclient.concurrency import cancel
 from bookied.admin.http.limits import (
     ANSWER_S,
     HEADER_BYTES_MAX,
@@ -146,8 +147,7 @@ class AdminChannel(HTTPChannel):
         self._call = self.site.clock.callLater(wait_s, self._is_late, limit)
 
     def _unwatch(self) -> None:
-        if self._call is not None and self._call.active():
-            self._call.cancel()
+        cancel(self._call)
         self._call = None
 
     def _is_late(self, limit: HttpLimit) -> None:

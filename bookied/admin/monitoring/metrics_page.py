@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from bkclient.concurrency import cancel
 from bookied.admin.monitoring.prometheus_text import Family, exposition
 from bookied.stats.metrics import Summaries
 from bookied.stats.quantiles import Summary
@@ -65,8 +66,7 @@ class Metrics:
 
     def stop(self) -> None:
         """Stop the windows; the page can still be read."""
-        if self._first.active():
-            self._first.cancel()
+        cancel(self._first)
         for loop in self._loops:
             if loop.running:
                 loop.stop()

@@ -22,7 +22,7 @@ import attrs
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.errors import BadCookieError, LayoutTooNewError
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.files.files import Files
+from bookied.storage.files.files import Files, read_if_there
 from bookied.storage.index import format as index_layout
 from bookied.storage.index.index_files.paths import index_files
 from bookied.storage.journal import format as journal_layout
@@ -165,9 +165,8 @@ def read_cookie(files: Files, directory: Path) -> Cookie | None:
         BadCookieError: the file is not a cookie.
     """
     path = directory / VERSION
-    try:
-        data = files.read(path)
-    except FileNotFoundError:
+    data = read_if_there(files, path)
+    if data is None:
         return None
     match = _NUMBER.fullmatch(data.partition(b"\n")[0])
     _refuse_newer(path, int(match[1]) if match else 0)

@@ -294,15 +294,14 @@ class _Rebuild:
         path = self._old.get(ledger_id)
         if path is None:
             return None
-        file = self._files.open_read(path)
+        with contextlib.closing(self._files.open_read(path)) as file:
+            head = file.read_at(0, layout.HEADER_BYTES)
         try:
-            return layout.decode_header(file.read_at(0, layout.HEADER_BYTES), path)
+            return layout.decode_header(head, path)
         except IndexTruncatedError:
             return None
         except CorruptError as error:
             return error
-        finally:
-            file.close()
 
     def _keep_unreadable(self, ledger_id: int, *, is_ruined: bool) -> int:
         """Keep old locations that were not read: their entries may be acknowledged.

@@ -133,18 +133,6 @@ def _rows(data: bytes) -> Iterator[tuple[int, int]]:
     yield from _ROW.iter_unpack(body[_HEAD.size :])
 
 
-def read_deletions(files: Files, root: Path) -> bytes | None:
-    """Return the contents of the file; None if the file is missing. Blocks.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    try:
-        return files.read(root / FILE_NAME)
-    except FileNotFoundError:
-        return None
-
-
 def write_deletions(files: Files, root: Path, data: bytes) -> None:
     """Replace the file, durably. Blocks.
 
@@ -170,7 +158,7 @@ class DeletedLedgersFile:
 
     async def restore(self) -> None:
         """Add the ledgers of the file, if the file exists."""
-        kept = await self._run_blocking(partial(read_deletions, self._files, self._root))
+        kept = await self._run_blocking(partial(read_if_there, self._files, self._root / FILE_NAME))
         if kept is not None:
             self._deletions.restore(kept)
 

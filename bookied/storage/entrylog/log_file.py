@@ -87,7 +87,7 @@ class LogFile:
     _files: Files
     """The disk."""
     _settings: LogSettings
-    """How logs are written."""
+    """The settings of entry logs."""
     _syncs: SyncGuard
     """Syncs files."""
     _ids: LogIds

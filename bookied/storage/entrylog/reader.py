@@ -30,7 +30,7 @@ from bookied.storage.entrylog.entry_rows import (
     cut_rows,
     may_follow,
 )
-from bookied.storage.files.files import Files, ReadFile
+from bookied.storage.files.files import Files, ReadFile, read_if_there
 from bookied.storage.files.open_files import OpenFiles, SharedFile
 from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
 from wire.codes import FRAME_BYTES_MAX
@@ -460,10 +460,10 @@ def highest_log_id(files: Files, directories: Iterable[Path]) -> int:
 
 
 def _read_last_id(files: Files, directory: Path) -> int | None:
-    try:
-        text = files.read(directory / layout.LAST_ID).decode("ascii", "replace").strip()
-    except FileNotFoundError:
+    data = read_if_there(files, directory / layout.LAST_ID)
+    if data is None:
         return None
+    text = data.decode("ascii", "replace").strip()
     number = int(text, 16) if _HEX.fullmatch(text) else -1
     return number if 0 <= number <= layout.LOG_ID_MAX else None
 

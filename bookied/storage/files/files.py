@@ -322,6 +322,18 @@ def read_regular(path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
     return bytes(data)
 
 
+def read_if_there(files: Files, path: Path) -> bytes | None:
+    """Return the content of a file; None if it does not exist.
+
+    Raises:
+        OSError: the file exists and cannot be read.
+    """
+    try:
+        return files.read(path)
+    except FileNotFoundError:
+        return None
+
+
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 

@@ -19,7 +19,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import cancel, wall_s
 from bookied.errors import NO_SPACE, IndexFullError, NoWritableDirError
 from bookied.stats.metrics import CollectorStats
 from bookied.storage.files.files import Files
@@ -139,8 +139,7 @@ class Collector:
         """Begin nothing more; return when the round in progress has reached a safe point."""
         self._is_stopping = True
         self._pace.stop()
-        if self._call is not None and self._call.active():
-            self._call.cancel()
+        cancel(self._call)
         if self._round is not None:
             await self._round
         self._answer_all()
@@ -176,8 +175,7 @@ class Collector:
             self._want(CompactionWish())
 
     def _call_later(self, wait_s: float) -> None:
-        if self._call is not None and self._call.active():
-            self._call.cancel()
+        cancel(self._call)
         self._call = self._clock.callLater(wait_s, self._begin)
 
     def _begin(self) -> None:
@@ -239,12 +237,12 @@ class Collector:
         await storage.relocation.switch((), effects.run_blocking)
         is_all_in_files = await self._checkpoint()
         left = await self._transactional.tidy(storage.directories.all)
-        with self._collection.timed(self.stats.ledgers):
+        with self.stats.ledgers.timed(self._clock.seconds):
             await self._ledgers.drop()
         # An operator who asks for a collection wants the space, which may be in the active log.
         if is_asked and storage.logs.end_if_dead(frozenset(storage.ledgers.ids())):
             is_all_in_files = await self._checkpoint()
-        with self._collection.timed(self.stats.logs):
+        with self.stats.logs.timed(self._clock.seconds):
             await self._census.drop(self._begun, left)
         if is_all_in_files:
             await self._compaction.compact(wanted)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bookied.stats.metrics import CollectorStats
-from bookied.stats.quantiles import Summary
 from bookied.storage.files.files import Files
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.compaction_rate import Pace
@@ -64,14 +62,3 @@ class CollectionRound:
     def count(self, **more: int) -> None:
         """Add to counters of the status."""
         self.note(**{name: getattr(self.status, name) + count for name, count in more.items()})
-
-    @contextmanager
-    def timed(self, took: Summary) -> Iterator[None]:
-        """Measure how long a block takes."""
-        began_s = self.clock.seconds()
-        is_done = False
-        try:
-            yield
-            is_done = True
-        finally:
-            took.observe((self.clock.seconds() - began_s) * 1000, ok=is_done)

@@ -93,7 +93,7 @@ class LogCompaction:
         self._collection.note(compacting=kind)
         before = self._census.count
         try:
-            with self._collection.timed(self._collection.stats.compact):
+            with self._collection.stats.compact.timed(self._clock.seconds):
                 await self._compact_all(kind, now_s)
         finally:
             share = (before - self._census.count) / before if before else 0.0

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 
 from bookied.storage.ledger_storage.storage_limits import RunBlocking
 from wire.errors import BookKeeperError
@@ -56,14 +57,6 @@ class Throttle:
     def take(self, entries: int, size_bytes: int, now_s: float) -> float:
         """Return the seconds to wait before the entries may be copied."""
         return self.rate.take(size_bytes if self.by_bytes else entries, now_s)
-
-
-def pause(clock: IReactorTime, seconds: float) -> Deferred[None]:
-    """Return a Deferred that fires after ``seconds``; cancelling it ends the wait."""
-    call: Any = None
-    done: Deferred[None] = Deferred(lambda _: call.cancel())
-    call = clock.callLater(seconds, done.callback, None)
-    return done
 
 
 class CollectionStoppedError(BookKeeperError):
@@ -130,4 +123,4 @@ class Pace:
         self.check()
 
     async def _pause(self, seconds: float) -> None:
-        await pause(self._clock, seconds)
+        await deferLater(self._clock, seconds)

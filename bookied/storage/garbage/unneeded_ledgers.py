@@ -14,12 +14,13 @@ from itertools import pairwise
 import attrs
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.errors import UNREADABLE, CookieNotFoundError
 from bkclient.metadata.tree.store import MetadataStore
-from bookied.storage.garbage.compaction_rate import Rate, pause
+from bookied.storage.garbage.compaction_rate import Rate
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
@@ -136,7 +137,7 @@ class LedgerGarbage:
         """Wait until one more request may be sent."""
         wait_s = self._rate.take(1, self._clock.seconds())
         if wait_s > 0:
-            await pause(self._clock, wait_s)
+            await deferLater(self._clock, wait_s)
 
     # Ledgers kept in excess -----------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ import pytest
 from twisted.internet.task import Clock
 
 from bookied.server.rules.deleted_ledgers import (
+    FILE_NAME,
     KEPT_AT_START_S,
     LEDGERS_MAX,
     REMEMBERED_S,
     FencedDeletions,
-    read_deletions,
     write_deletions,
 )
+from bookied.storage.files.files import read_if_there
 from tests.sim.world.disk import SimFiles
 from wire.ids import LedgerId
 
@@ -36,13 +37,13 @@ def held(found: FencedDeletions, *ledger_ids: int) -> list[int]:
 def test_what_was_kept_is_remembered_after_a_power_cut_until_its_week_is_over() -> None:
     clock, files = Clock(), SimFiles(Random(1))
     files.make_durable(ROOT)
-    assert read_deletions(files, ROOT) is None
+    assert read_if_there(files, ROOT / FILE_NAME) is None
     before = remembering(clock, 7, 2**40, 0)
     assert before.has_changes
     write_deletions(files, ROOT, before.encode())
     files.crash()
     after = remembering(clock, 5)
-    kept = read_deletions(files, ROOT)
+    kept = read_if_there(files, ROOT / FILE_NAME)
     assert kept is not None
     after.restore(kept)
     assert held(after, 7, 2**40, 0, 5, 6) == [7, 2**40, 0, 5]
