@@ -30,9 +30,9 @@ from bookied.process.command_line import (
     log_path,
     origins,
     parse_options,
+    remarks,
     settings_file,
 )
-from bookied.process.java_environment import remarks
 from bookied.process.own_version import own_version
 from bookied.process.standard_streams import open_closed_streams
 from wire.control_characters import printable

@@ -21,8 +21,8 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import doubled_s
 from bkclient.config.client import ClientConfig
+from bkclient.connection.bookie_health import Quarantine
 from bkclient.connection.channel import BookieChannel, ChannelSettings
-from bkclient.connection.quarantine import Quarantine
 from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.connection.tcp import reason_of
 from bkclient.errors import (

@@ -13,9 +13,8 @@ from twisted.logger import Logger
 from bkclient.concurrency import SILENT_S, RateLimit, Waiters, cancel, rate_limit
 from bkclient.config.client import ClientConfig
 from bkclient.connection.add_frames import LedgerKeys
-from bkclient.connection.bookie_health import BookieHealth
+from bkclient.connection.bookie_health import BookieHealth, Quarantine
 from bkclient.connection.pool import BookiePool, Connect
-from bkclient.connection.quarantine import Quarantine
 from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher

@@ -13,11 +13,10 @@ from typing import Final
 import attrs
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import Findings, Severity
 from bkclient.config.private_files import changeable_by_others, open_to_others
 from bkclient.config.properties import Properties, parse_properties, read_properties
-from bkclient.config.settings import load
+from bkclient.config.settings import load, settings_of_environment
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.global_options import OF_PROFILE, Options
 from bkctl.session.profiles import Profile, is_typed, use_profile

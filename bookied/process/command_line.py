@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import value_text
-from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import Findings
 from bkclient.config.private_files import changeable_by_others
 from bkclient.config.properties import (
@@ -23,7 +22,7 @@ from bkclient.config.properties import (
     java_system_properties,
     read_properties,
 )
-from bkclient.config.settings import setting_origins
+from bkclient.config.settings import setting_origins, settings_of_environment
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
 from bookied.errors import MEANING, OF_AUTORECOVERY, BookieExitStatus
 from bookied.process.own_version import own_version
@@ -306,3 +305,25 @@ class _ShowVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
         what = "a bookie in Python for clusters and clients of BookKeeper 4.18"
         parser.exit(0, f"bookied {own_version()}, {what}\n")
+
+
+LOG_CONF: Final = "BOOKIE_LOG_CONF"
+
+_INSTEAD: Final = (
+    "log4j's files mean nothing here; --log-format, --log-level, BOOKIE_ROOT_LOG_LEVEL, "
+    "BOOKIE_LOG_DIR and BOOKIE_LOG_FILE say how to log"
+)
+
+OF_THE_JVM: Final = (
+    "BOOKIE_EXTRA_CLASSPATH", "BOOKIE_EXTRA_OPTS", "BOOKIE_GC_LOGGING_OPTS", "BOOKIE_GC_OPTS",
+    "BOOKIE_MAX_DIRECT_MEMORY", "BOOKIE_MAX_HEAP_MEMORY", "BOOKIE_MEM_OPTS",
+    "BOOKIE_MIN_HEAP_MEMORY", "BOOKIE_NETTY_OPTS", "BOOKIE_PERF_OPTS",
+)  # fmt: skip
+
+
+def remarks(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield (log level, text) for each variable that bookied ignores."""
+    if path := environ.get(LOG_CONF):
+        yield "warn", f"{LOG_CONF}={path} is not read: {_INSTEAD}"
+    if found := [name for name in OF_THE_JVM if environ.get(name)]:
+        yield "debug", f"there is no JVM here for {', '.join(found)}"

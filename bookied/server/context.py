@@ -10,8 +10,7 @@ import attrs
 from twisted.internet.defer import DeferredSemaphore
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.server.access.access_check import Authenticator, Refusals
-from bookied.server.access.login_delays import LoginDelays
+from bookied.server.access.access_check import Authenticator, LoginDelays, Refusals
 from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings

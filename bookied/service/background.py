@@ -14,8 +14,7 @@ from bookied.directories.disk_fullness import DiskVerdict
 from bookied.service.dependencies import Dependencies, make_client
 from bookied.stats.metrics import CollectorStats
 from bookied.storage.garbage.collector import Collector
-from bookied.storage.garbage.collector_settings import CollectorSettings
-from bookied.storage.garbage.collector_state import CollectorEffects
+from bookied.storage.garbage.collector_state import CollectorEffects, CollectorSettings
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.unneeded_ledgers import ClusterMembership, LedgerGarbage

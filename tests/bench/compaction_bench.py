@@ -31,8 +31,7 @@ from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.garbage.collector import Collector
-from bookied.storage.garbage.collector_settings import CollectorSettings
-from bookied.storage.garbage.collector_state import CollectorEffects
+from bookied.storage.garbage.collector_state import CollectorEffects, CollectorSettings
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
 from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
 from bookied.storage.index.index_files.index import IndexFiles

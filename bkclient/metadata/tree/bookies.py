@@ -25,7 +25,6 @@ from bkclient.metadata.errors import (
     RegistrationExistsError,
 )
 from bkclient.metadata.stored_values import decode_registration
-from bkclient.metadata.tree.incarnations import checked, version_in, version_of
 from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
@@ -33,7 +32,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     retry_until_answered,
 )
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.store_part import TreePart, checked, version_in, version_of
 from wire.ids import BookieId, is_valid_bookie_id
 from wire.records.service_info import BookieServiceInfo, encode_service_info
 
@@ -160,7 +159,7 @@ class TreeBookies(TreePart):
 class TreeCookies(TreePart):
     """The cookies that bind a bookie's directories to the cluster.
 
-    Java deletes a cookie's node, so versions come from ``incarnations``.
+    Java deletes a cookie's node, so versions come from ``version_of``.
     """
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:

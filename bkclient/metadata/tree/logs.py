@@ -2,7 +2,7 @@
 
 The node of a deleted log stays, with ``TOMBSTONE`` as its value. A log that is created again with
 this name continues the node's versions, so an earlier record is never the current one. If the
-metadata was lost and restored, the versions of ``incarnations`` still differ.
+metadata was lost and restored, the versions of ``version_of`` still differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
 from bkclient.metadata.errors import LogExistsError, NoSuchLogError
-from bkclient.metadata.tree.incarnations import checked, version_in, version_of
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
@@ -26,7 +25,7 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     run_together,
 )
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.store_part import TreePart, checked, version_in, version_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 

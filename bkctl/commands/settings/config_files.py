@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import declared, is_secret_key
-from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.private_files import changeable_by_others
 from bkclient.config.properties import Properties
@@ -17,6 +16,7 @@ from bkclient.config.settings import (
     known_keys,
     load,
     setting_origins,
+    settings_of_environment,
     settings_text,
 )
 from bkclient.connection.security.file_checks import check_files

@@ -34,7 +34,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.concurrency import wall_clock
-from bookied.storage.files.files import Files
+from bookied.storage.files.files import Files, read_if_there
 from wire.ids import LedgerId
 
 log = Logger()

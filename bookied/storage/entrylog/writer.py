@@ -32,8 +32,7 @@ from bookied.storage.entrylog.log_file import (
     OpenLog,
     WriteRecords,
 )
-from bookied.storage.entrylog.next_log_directory import LogDirectories
-from bookied.storage.entrylog.next_log_id import LogIds
+from bookied.storage.entrylog.next_log import LogDirectories, LogIds
 from bookied.storage.entrylog.write_failures import SyncGuard, WriteFailures
 from bookied.storage.files.files import Files
 

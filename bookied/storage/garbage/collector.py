@@ -24,8 +24,11 @@ from bookied.errors import NO_SPACE, IndexFullError, NoWritableDirError
 from bookied.stats.metrics import CollectorStats
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
-from bookied.storage.garbage.collector_settings import CollectorSettings
-from bookied.storage.garbage.collector_state import CollectionRound, CollectorEffects
+from bookied.storage.garbage.collector_state import (
+    CollectionRound,
+    CollectorEffects,
+    CollectorSettings,
+)
 from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
 from bookied.storage.garbage.compaction_in_place import InPlaceCompaction, Rewriter
 from bookied.storage.garbage.compaction_rate import CollectionStoppedError, Pace, Rate, Throttle

@@ -1,9 +1,9 @@
-"""The current file of a journal: creation, writes, syncs, and the roll to the next file."""
+"""The current file of a journal: creation, writes, syncs, the roll to the next file, and counts."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -14,7 +14,7 @@ from bookied.stats.quantiles import Series
 from bookied.storage.files.files import AppendFile, Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import group_format
-from bookied.storage.journal.counts import note_seconds
+from bookied.storage.journal.group_commit import GROUP_BYTES_MAX, GroupCommit, QueuedRecords
 from bookied.storage.journal.journal_settings import JournalSettings
 from bookied.storage.journal.mark import LastMark
 
@@ -172,3 +172,59 @@ class JournalFile:
 
     def _note_since(self, series: Series, began_s: float) -> None:
         note_seconds(self._stats, series, self._seconds() - began_s)
+
+
+def note_seconds(stats: JournalStats, series: Series, seconds: float) -> None:
+    """Record a duration in whole microseconds."""
+    with stats.lock:
+        series.note(_us(seconds))
+
+
+def count_group(
+    stats: JournalStats,
+    group: Sequence[QueuedRecords],
+    rule: GroupCommit,
+    *,
+    began_s: float,
+    now_s: float,
+) -> None:
+    """Count a group that is on disk and reported.
+
+    Args:
+        stats: the counters.
+        group: its members, oldest first.
+        rule: the rule by which the group was gathered.
+        began_s: when its write began.
+        now_s: the time now.
+    """
+    if not group:
+        return
+    size_bytes = sum(len(item.records) for item in group)
+    entries = 0
+    with stats.lock:
+        add, force = stats.add.success, stats.force.success
+        queue = stats.queue.success
+        for item in group:
+            entries += item.entries
+            (add if item.records else force).note(_us(now_s - item.at_s), item.entries)
+            queue.note(_us(began_s - item.at_s), item.entries)
+        stats.process.success.note(_us(now_s - began_s))
+        stats.batch_entries.success.note(entries)
+        stats.batch_bytes.success.note(size_bytes)
+    stats.done += entries
+    stats.write_bytes += size_bytes
+    _count_reason(stats, rule, size_bytes, began_s - group[0].at_s)
+
+
+def _count_reason(stats: JournalStats, rule: GroupCommit, size_bytes: int, waited_s: float) -> None:
+    """Count the reason why the gathering of a group ended."""
+    if size_bytes > (rule.wait_bytes_max if rule.wait_s_max else GROUP_BYTES_MAX):
+        stats.ended_by_bytes += 1
+    elif rule.wait_s_max and waited_s >= rule.wait_s_max:
+        stats.ended_by_wait += 1
+    else:
+        stats.ended_by_empty_queue += 1
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1e6)

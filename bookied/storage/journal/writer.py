@@ -25,9 +25,8 @@ from bookied.errors import NO_SPACE, DiskWriteFailedError
 from bookied.stats.metrics import JournalStats
 from bookied.storage.files.files import Buffer, Files
 from bookied.storage.journal import format as layout
-from bookied.storage.journal.counts import count_group
 from bookied.storage.journal.group_commit import GroupQueue, QueuedRecords
-from bookied.storage.journal.journal_file import JournalFile
+from bookied.storage.journal.journal_file import JournalFile, count_group
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.reader import journal_ids

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from bookied.storage.entrylog.next_log_directory import LogDirectories
+from bookied.storage.entrylog.next_log import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader, list_all_logs
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files

@@ -19,7 +19,7 @@ import attrs
 
 from bookied.stats.metrics import StorageStats
 from bookied.storage.entrylog.log_file import LogSettings
-from bookied.storage.entrylog.next_log_directory import LogDirectories
+from bookied.storage.entrylog.next_log import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader, next_log_id
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files

@@ -21,7 +21,6 @@ from bkclient.config.declaration import (
     setting,
     value_text,
 )
-from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import ConfigError, FindingKind, SettingFinding, Severity
 from bkclient.config.properties import (
     Origin,
@@ -34,6 +33,7 @@ from bkclient.config.settings import (
     _Patterns,
     load,
     non_default_settings,
+    settings_of_environment,
 )
 
 

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.connection.quarantine import Quarantine
+from bkclient.connection.bookie_health import Quarantine
 from bkclient.errors import ClientError, RequestTimeoutError
 from tests.bkclient.worlds import Fate, Ruling, World, is_add, when
 from wire.codes import BookieInfoFlag, ReadFlag, ReturnCode

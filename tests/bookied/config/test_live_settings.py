@@ -13,7 +13,7 @@ from bookied.admin.server import AdminServer
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsRefusedError, changeable, changed_settings
 from bookied.directories.disk_fullness import DiskLimits
-from bookied.storage.garbage.collector_settings import CollectorSettings
+from bookied.storage.garbage.collector_state import CollectorSettings
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import config_for, done
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bookied.process.java_environment import remarks
+from bookied.process.command_line import remarks
 
 
 def test_variables_that_mean_nothing_here_are_named() -> None:

@@ -17,8 +17,7 @@ from twisted.internet.task import Clock
 from bookied.errors import CorruptError, NoWritableDirError, StorageError
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.garbage.collector import Collector
-from bookied.storage.garbage.collector_settings import CollectorSettings
-from bookied.storage.garbage.collector_state import CollectorEffects
+from bookied.storage.garbage.collector_state import CollectorEffects, CollectorSettings
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.ledger_storage.reads import NeedsDisk

@@ -18,7 +18,7 @@ from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata, Updater
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.rows import Rows, Sessions
-from bkclient.metadata.tree import incarnations, logs
+from bkclient.metadata.tree import logs, store_part
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.nodes import Tree
 from tests.sim.engine.mutation_switch import Mutation, put, switch
@@ -32,7 +32,7 @@ _BATCHES: Final = "tests.bkclient.log.test_batches"
 
 def records_of_before(stack: Stack) -> None:
     """Versions of a log's node count whichever transaction created it."""
-    usual = incarnations.checked
+    usual = store_part.checked
 
     async def checked(tree: Tree, path: str, version: Version) -> tuple[int, Version]:
         return await usual(tree, path, version if version == ANY else version % 2**32)

@@ -17,7 +17,7 @@ from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.server.rules import answer_from_disk
 from bookied.storage import replay
 from bookied.storage.entrylog import reader
-from bookied.storage.entrylog.next_log_id import LogIds
+from bookied.storage.entrylog.next_log import LogIds
 from bookied.storage.entrylog.reader import LogScan, list_all_logs
 from bookied.storage.entrylog.write_failures import SyncGuard
 from bookied.storage.files.files import Buffer, Files
