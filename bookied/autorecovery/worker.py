@@ -107,7 +107,7 @@ class Worker:
         self._failures = RepairFailures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
         self._unrepaired: list[str] = []  # Reasons, for fragments of the present ledger.
-        self._kept_locks: dict[LedgerId, Deferred[None]] = {}
+        self._locked: dict[LedgerId, Deferred[None]] = {}
         self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
         self._not_locked = RepeatedFailure("cannot lock an under-replicated ledger")
@@ -133,7 +133,7 @@ class Worker:
         """Repair a marked ledger without a lock, or wait for one."""
         await until_enabled(self._store, self._clock)
         await self._pauses.look()
-        if len(self._kept_locks) >= HELD_MAX:
+        if len(self._locked) >= HELD_MAX:
             await self._wake_up.wait(LOOK_AGAIN_S)
             return
         if self._limit is not None:
@@ -154,10 +154,10 @@ class Worker:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        kept_locks = list(self._kept_locks.values())
-        for waiting in kept_locks:
+        locked = list(self._locked.values())
+        for waiting in locked:
             waiting.cancel()
-        await DeferredList(kept_locks, consumeErrors=True)
+        await DeferredList(locked, consumeErrors=True)
 
     # One ledger
 
@@ -298,8 +298,7 @@ class Worker:
 
     def _hold(self, ledger_id: LedgerId, wait: Coroutine[Deferred[Any], Any, None]) -> None:
         """Keep the lock until ``wait`` has ended, then allow the next repair of the ledger."""
-        releasing = self._wait_and_release(ledger_id, wait)
-        self._kept_locks[ledger_id] = Deferred.fromCoroutine(releasing)
+        self._locked[ledger_id] = Deferred.fromCoroutine(self._wait_and_release(ledger_id, wait))
 
     async def _wait_and_release(
         self, ledger_id: LedgerId, wait: Coroutine[Deferred[Any], Any, None]
@@ -307,7 +306,7 @@ class Worker:
         try:
             await wait
         except CancelledError:
-            self._kept_locks.pop(ledger_id, None)
+            self._locked.pop(ledger_id, None)
             raise
         except NoSuchLedgerError:
             log.info("ledger {id} was deleted while it waited", id=ledger_id)
@@ -316,7 +315,7 @@ class Worker:
         except Exception:  # noqa: BLE001 - no ledger may end the worker.
             log.failure("ledger {id} while it waited", id=ledger_id)
         await self._release(ledger_id)
-        self._kept_locks.pop(ledger_id, None)
+        self._locked.pop(ledger_id, None)
         self._wake_up.wake()
 
     async def _release(self, ledger_id: LedgerId) -> None:

@@ -25,7 +25,7 @@ from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, StorageError
 from bookied.offline.journal_tail import JournalledLedger, JournalTail
-from bookied.offline.repair.rescan import OldPlace, Rescan, Progress, highest_explicit_lac, marks
+from bookied.offline.repair.rescan import OldPlace, Progress, Rescan, highest_explicit_lac, marks
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
