@@ -96,10 +96,15 @@ def setting_origins(cls: type, properties: Properties) -> dict[str, str]:
     """Return the origin of each setting that is set, by its key."""
     found = {}
     for one in declared(cls):
-        set_as = (properties.entries.get(name) for name in (one.spec.key, *one.spec.aliases))
-        if (prop := next(filter(None, set_as), None)) is not None:
+        if (prop := _property(one.spec, properties)) is not None:
             found[one.spec.key] = str(prop.origin)
     return found
+
+
+def _property(spec: Spec, properties: Properties) -> Property | None:
+    """Return the property that sets a key, by its name or else by an older name."""
+    found = (properties.entries.get(name) for name in (spec.key, *spec.aliases))
+    return next(filter(None, found), None)
 
 
 def settings_text(config: object) -> dict[str, str]:
@@ -149,7 +154,7 @@ class _Loading:
 
     def value_of(self, one: DeclaredSetting) -> Iterator[Any]:
         """Yield the set value; nothing if the default applies, or after an error."""
-        prop = self._property(one.spec)
+        prop = _property(one.spec, self._properties)
         if prop is None:
             return
         texts = self._texts(one, prop)
@@ -190,10 +195,6 @@ class _Loading:
             prop = self._by_key.get(found.key)
             origin = found.origin or (None if prop is None else prop.origin)
             self._found.append(attrs.evolve(found, origin=origin))
-
-    def _property(self, spec: Spec) -> Property | None:
-        keys = (spec.key, *spec.aliases)
-        return next((self._by_key[key] for key in keys if key in self._by_key), None)
 
     def _texts(self, one: DeclaredSetting, prop: Property) -> list[str]:
         """Return the texts that count, expanded; report those that Java would drop."""

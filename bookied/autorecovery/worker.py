@@ -54,7 +54,7 @@ log = Logger()
 LOOK_AGAIN_S: Final = 60.0
 """Seconds between two searches for marks without a watch that reports marks."""
 
-HELD_MAX: Final = 1000
+LOCKED_MAX: Final = 1000
 """Ledgers whose locks are kept during a pause; with more the worker itself waits."""
 
 
@@ -133,7 +133,7 @@ class Worker:
         """Repair a marked ledger without a lock, or wait for one."""
         await until_enabled(self._store, self._clock)
         await self._pauses.look()
-        if len(self._locked) >= HELD_MAX:
+        if len(self._locked) >= LOCKED_MAX:
             await self._wake_up.wait(LOOK_AGAIN_S)
             return
         if self._limit is not None:

@@ -80,6 +80,7 @@ class Engine:
         self, config: BookieConfig, parts: Dependencies, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
+        self._blocking = parts.run_blocking
         self.has_begun = False
         self._before_marks = partial(_before_marks, self, ContentsNotes(parts.files, found))
         self._databases: dict[str, Callable[[], None]] = {}
@@ -365,9 +366,6 @@ class Engine:
 
     def _journal_space_changed(self, _error: DiskWriteFailedError | None) -> None:
         self._events.journal_space(next(filter(None, (j.space_error for j in self.journals)), None))
-
-    async def _blocking(self, function: Callable[[], Any]) -> Any:
-        return await self._parts.run_blocking(function)
 
 
 def _before_marks(engine: Engine, notes: ContentsNotes) -> None:

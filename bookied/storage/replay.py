@@ -263,7 +263,7 @@ class _Replay:
         except JournalRecordError as error:
             self._skip(error)
         else:
-            _tell_end(scan, self.found)
+            _report_end(scan, self.found)
         finally:
             self._store_batches()
             self._progress(self.found.size_bytes)
@@ -318,13 +318,11 @@ class _Replay:
         """Return the ids of a ledger's entries in the journals that are being replayed."""
         found: set[int] = set()
         for path, offset in self._places:
-            scan = open_scan(self._files, path, offset)
-            try:
-                found.update(one.entry_id for one in scan if one.ledger_id == ledger_id)
-            except JournalRecordError:
-                break  # Replay reaches this record too, and handles the error.
-            finally:
-                scan.close()
+            with closing(open_scan(self._files, path, offset)) as scan:
+                try:
+                    found.update(one.entry_id for one in scan if one.ledger_id == ledger_id)
+                except JournalRecordError:
+                    break  # Replay reaches this record too, and handles the error.
         return found
 
     def _ledger_key(self, state: CachedLedger | None, record: JournalRecord) -> CachedLedger:
@@ -454,7 +452,7 @@ class _Replay:
         return False
 
 
-def _tell_end(scan: JournalScan, found: ReplayReport) -> None:
+def _report_end(scan: JournalScan, found: ReplayReport) -> None:
     """Log and record bytes after the last record of a journal that a crash ended."""
     if scan.is_torn:
         found.torn.append(scan.path)

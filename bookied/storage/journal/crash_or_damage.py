@@ -132,17 +132,15 @@ def is_boundary(files: Files, path: Path, offset: int) -> bool:
     """
     if offset == files.size(path) or _reads_on(files, path, offset):
         return True
-    scan = open_scan(files, path)
-    try:
-        for record in scan:
-            if record.offset >= offset:
-                return True
-            if offset < record.offset + layout.LENGTH.size + len(record.body):
-                return False
-    except CorruptError:
-        return True  # An unreadable record proves nothing against the mark.
-    finally:
-        scan.close()
+    with closing(open_scan(files, path)) as scan:
+        try:
+            for record in scan:
+                if record.offset >= offset:
+                    return True
+                if offset < record.offset + layout.LENGTH.size + len(record.body):
+                    return False
+        except CorruptError:
+            return True  # An unreadable record proves nothing against the mark.
     if offset <= scan.end + BEHIND_END_MAX:
         return True
     # Only bookied or a replay writes the mark of a journal in groups: the mark is right.
@@ -157,12 +155,9 @@ def _reads_on(files: Files, path: Path, offset: int) -> bool:
         scan = open_scan(files, path, offset)
     except CorruptError:
         return True  # Replay reports the damage.
-    try:
+    with closing(scan), suppress(CorruptError):
         return next(iter(scan), None) is not None
-    except CorruptError:
-        return False
-    finally:
-        scan.close()
+    return False
 
 
 def blank_ends(files: Files, directory: Path, mark: LastMark) -> list[Path]:

@@ -242,7 +242,7 @@ def test_a_bookie_that_registers_ends_the_pause_after_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if all_held:
-        monkeypatch.setattr("bookied.autorecovery.worker.HELD_MAX", 1)
+        monkeypatch.setattr("bookied.autorecovery.worker.LOCKED_MAX", 1)
     world = World(3)
     ledger_id = closed_ledger(world, world.client(), 6)
     lost = lose(world, ledger_id)
@@ -511,7 +511,7 @@ def test_a_lock_whose_release_fails_is_released_later() -> None:
     broken = False
     world.settle(10)
     worker.stop()
-    assert not worker.worker._held
+    assert not worker.worker._locked
 
 
 def test_a_mark_that_cannot_be_removed_is_seen_to_again() -> None:
