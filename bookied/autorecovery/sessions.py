@@ -42,6 +42,7 @@ WORKS_S: Final = 60.0
 """Seconds of a run that counts as a success: a later failure is logged again."""
 
 
+@attrs.define(eq=False)
 class AutoRecoverySession:
     """The autorecovery of one session.
 
@@ -53,18 +54,11 @@ class AutoRecoverySession:
         stats: the counts of the process.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        config: AutoRecoveryConfig,
-        bookie_id: BookieId,
-        rng: random.Random,
-        stats: RepairStats | None = None,
-    ) -> None:
-        self._client, self._config = client, config
-        self._bookie_id, self._rng = bookie_id, rng
-        self._stats = RepairStats() if stats is None else stats
-        self._clock = client.cluster.clock
+    _client: Client
+    _config: AutoRecoveryConfig
+    _bookie_id: BookieId
+    _rng: random.Random
+    _stats: RepairStats = attrs.Factory(RepairStats)
 
     async def run(self) -> None:
         """Stand for election, audit while elected, and repair, until cancelled.
@@ -78,11 +72,12 @@ class AutoRecoverySession:
             if event is SessionEvent.LOST and not lost.called:
                 lost.errback(SessionLostError("the metadata session of autorecovery was lost"))
 
+        clock = self._client.cluster.clock
         watch = self._client.store.on_session(changed)
         worker = Worker(self._client, self._config, self._rng, self._stats.worker)
         running = [
-            Deferred.fromCoroutine(_run_for_ever(self._clock, self._audit)),
-            Deferred.fromCoroutine(_run_for_ever(self._clock, worker.run)),
+            Deferred.fromCoroutine(_run_for_ever(clock, self._audit)),
+            Deferred.fromCoroutine(_run_for_ever(clock, worker.run)),
         ]
         try:
             await DeferredList([lost, *running], fireOnOneErrback=True, consumeErrors=True)

@@ -60,15 +60,15 @@ class Rewriter(Protocol):
         """
 
 
+@attrs.define(eq=False)
 class InPlaceCompaction:
     """Compaction by appending to the active log."""
 
-    def __init__(
-        self, files: Files, storage: LedgerStorage, pace: Pace, *, outstanding_max: int
-    ) -> None:
-        """Compact the logs of ``storage``; ``outstanding_max`` entries between two syncs."""
-        self._files, self._storage, self._pace = files, storage, pace
-        self._outstanding_max = outstanding_max
+    _files: Files
+    _storage: LedgerStorage
+    _pace: Pace
+    _outstanding_max: int = attrs.field(kw_only=True)
+    """The entries between two syncs."""
 
     async def rewrite(self, path: Path) -> CopyTotals:
         """See ``Rewriter``."""
