@@ -55,8 +55,8 @@ objects. The other collections free young garbage.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one bookie until a signal stops it; return the exit status."""
     open_closed_streams(keep_output=False)
-    given = sys.argv[1:] if arguments is None else arguments
-    options = parse_options(given)
+    argv = sys.argv[1:] if arguments is None else arguments
+    options = parse_options(argv)
     try:
         config, findings = configure(options, os.environ)
         client_config = None

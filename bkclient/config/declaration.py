@@ -98,13 +98,13 @@ class Spec:
     """Returns the reason not to start with a value, or ``None``."""
 
 
-def setting(default: T, **said: Any) -> T:
-    """Declare one attribute of a settings class; ``said`` are the attributes of its ``Spec``.
+def setting(default: T, **attributes: Any) -> T:
+    """Declare one attribute of a settings class; ``attributes`` are those of its ``Spec``.
 
     ``default`` applies if the key is not set. The type is the attribute's annotation: bool, int,
     float, str, an ``enum.Enum`` by value, ``tuple[str, ...]``, or one of these or ``None``.
     """
-    spec = Spec(**said)
+    spec = Spec(**attributes)
     field: T = attrs.field(default=default, metadata={_METADATA: spec}, repr=not spec.secret)
     return field
 
@@ -151,8 +151,8 @@ class DeclaredSetting:
 
     @property
     def default_text(self) -> str:
-        given = self.spec.default_text
-        return value_text(self.default) if given is None else given
+        text = self.spec.default_text
+        return value_text(self.default) if text is None else text
 
     @property
     def allowed(self) -> str:
@@ -206,14 +206,14 @@ def _read_declarations(cls: type) -> tuple[DeclaredSetting, ...]:
     found = []
     group = ""
     for field in attrs.fields(cls):
-        told = field.metadata.get(_METADATA)
-        if told is None:
+        own = field.metadata.get(_METADATA)
+        if own is None:
             continue
         hint, optional = _without_none(hints[field.name])
         named = _UNIT_IN_NAME.search(field.name)
-        unit = named[1] if named and not told.unit and hint is not bool else told.unit
-        group = told.group or group
-        spec = attrs.evolve(told, unit=unit, group=group)
+        unit = named[1] if named and not own.unit and hint is not bool else own.unit
+        group = own.group or group
+        spec = attrs.evolve(own, unit=unit, group=group)
         is_list = typing.get_origin(hint) is tuple
         found.append(
             DeclaredSetting(field.name, field.alias, spec, hint, is_list, optional, field.default)

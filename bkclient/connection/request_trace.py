@@ -99,8 +99,8 @@ class TracedStream(AddStream):
         self._trace = trace
         self._batches: dict[int, _TracedBatch] = {}
         """The batch of each unanswered entry."""
-        self._tell_acked, self.acked = self.acked, self._heard_acked
-        self._tell_failed, self.failed = self.failed, self._heard_failed
+        self._report_acked, self.acked = self.acked, self._heard_acked
+        self._report_failed, self.failed = self.failed, self._heard_failed
 
     def send(self, frames: bytes, keys: Sequence[Key], entries: Sequence[int]) -> None:
         """See ``AddStream``."""
@@ -110,11 +110,11 @@ class TracedStream(AddStream):
 
     def _heard_acked(self, entries: list[int]) -> None:
         self._heard(entries, ReturnCode.EOK.name)
-        self._tell_acked(entries)
+        self._report_acked(entries)
 
     def _heard_failed(self, entries: list[int], error: ClientError) -> None:
         self._heard(entries, type(error).__name__)
-        self._tell_failed(entries, error)
+        self._report_failed(entries, error)
 
     def _heard(self, entries: Iterable[int], code: str) -> None:
         trace, bookie = self._trace, self.channel.bookie_id

@@ -85,7 +85,7 @@ def placement_of(
         draw = WeightedDraw(rng, free_of, config.weighted_placement_multiple_max)
     if name == RANDOM:
         return RandomPlacement(rng, draw), None
-    insists = _insisting_key(config, name)
+    strict_key = _insisting_key(config, name)
     if racks is not None and is_script_resolver(config.dns_resolver_class):
         topology = Topology(
             clock,
@@ -93,13 +93,13 @@ def placement_of(
             host_of,
             local_host=racks.local_host,
             arguments_max=config.topology_script_arguments_max,
-            strict=insists is not None,
+            strict=strict_key is not None,
             remember_s=config.topology_stabilize_s,
         )
         return _over_racks(name, config, rng, topology, draw), topology
-    if insists is not None:
+    if strict_key is not None:
         return _NoPlacement(
-            f"{insists} needs networkTopologyScriptFileName, a script that says in which rack a "
+            f"{strict_key} needs networkTopologyScriptFileName, a script that says in which rack a "
             "host is"
         ), None
     return RandomPlacement(rng, draw), None

@@ -290,7 +290,7 @@ async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = Fals
             f"ledger {ledger_id} is locked by a worker, or was repaired a moment ago"
         )
     try:
-        need = await _need(client, ledger_id, look_at_open=renew and damage is not None)
+        need = await _need(client, ledger_id, check_open=renew and damage is not None)
         _insist_forgettable(need, damage, renew=renew)
     except BaseException:
         await store.release_lock(ledger_id)
@@ -329,7 +329,7 @@ def _insist_forgettable(
         raise DamagedMarkError(f"{damage}; and {need.why}")
 
 
-async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _MarkReason:
+async def _need(client: Client, ledger_id: LedgerId, *, check_open: bool) -> _MarkReason:
     from bkclient.replication.replica_check import LedgerChecker, view_ledger
 
     try:
@@ -340,7 +340,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
     why = (
         "" if is_closed else f"ledger {ledger_id} is not closed: its missing entries may still grow"
     )
-    if why and not look_at_open:
+    if why and not check_open:
         return _MarkReason(why)
     store = client.store
     available = await store.registered_bookies()

@@ -269,7 +269,7 @@ class _Recovery:
         copied: Callable[[CopiedEntry], None],
     ) -> None:
         self._client, self._bookies, self._options = client, bookies, options
-        self._report, self._tell_copied = report, copied
+        self._report, self._report_copied = report, copied
         self._entries = self._bytes = self._moved = 0
         self._left: list[LedgerMove] = []
         config = client.config
@@ -292,13 +292,13 @@ class _Recovery:
             unreadable=lambda ledger_id, error: self._leave(_failed(ledger_id, error)),
         )
         ids = [one.ledger_id async for one in found]
-        await for_each(ids, self._move_and_tell, self._options.at_once)
+        await for_each(ids, self._move_and_report, self._options.at_once)
         cookies: tuple[BookieId, ...] = ()
         if self._options.delete_cookies and not self._left:
             cookies = await delete_cookies(self._client, self._bookies)
         return RecoverReport(self._moved, self._entries, self._bytes, tuple(self._left), cookies)
 
-    async def _move_and_tell(self, ledger_id: LedgerId) -> None:
+    async def _move_and_report(self, ledger_id: LedgerId) -> None:
         self._ended(await self._move(ledger_id))
 
     def _ended(self, move: LedgerMove) -> None:
@@ -319,7 +319,7 @@ class _Recovery:
     def _copied(self, copied: CopiedEntry) -> None:
         self._entries += copied.copies
         self._bytes += copied.copies * copied.payload_bytes
-        self._tell_copied(copied)
+        self._report_copied(copied)
 
     async def _move(self, ledger_id: LedgerId) -> LedgerMove:
         if self._options.dry_run:

@@ -111,23 +111,23 @@ class Frontier:
             ClientError: entries cannot be read.
         """
         end = await end_of(client, self._topic, known=self._seen)
-        is_first_look = self._seen is None
+        is_first = self._seen is None
         if self._seen is None:
             self._seen = await position_at(client, self._topic, now_ms - LOOK_BACK_MS)
-        begun = self._seen
+        start = self._seen
         reader = TopicReader(client, self._topic, end_is_confirmed=True)
-        async with aclosing(reader.entries(begun, end)) as chunks:
+        async with aclosing(reader.entries(start, end)) as chunks:
             async for entries in chunks:
                 for entry in entries:
                     at = MessageId(entry.ledger_id, entry.entry_id)
                     stored = reader.split(entry)
                     time_ms = stored.metadata.publishTime
                     if self._follows:
-                        time_ms = max(now_ms, time_ms) if is_first_look else now_ms
+                        time_ms = max(now_ms, time_ms) if is_first else now_ms
                     self._unsettled.see(at, stored, time_ms)
-        self._seen = max(begun, end)
-        if is_first_look and self._unsettled.has_transactions:
-            for txn in await reader.aborted_between(now_ms - 2 * LOOK_BACK_MS, begun):
+        self._seen = max(start, end)
+        if is_first and self._unsettled.has_transactions:
+            for txn in await reader.aborted_between(now_ms - 2 * LOOK_BACK_MS, start):
                 self._unsettled.abort(txn)
         self._unsettled.forget_before(oldest)
         waiting = self._unsettled.first(now_ms)

@@ -68,7 +68,7 @@ def listen_for_metrics(
 ) -> BoundPort | None:
     """Serve a page of metrics; return None if the port cannot be bound, and go on without it."""
 
-    async def answer(path: str, _asked: HttpRequest, _given: object) -> HttpReply:
+    async def answer(path: str, _asked: HttpRequest, _credentials: object) -> HttpReply:
         if path.rstrip("/") == PATH:
             return HttpReply(200, page(), CONTENT_TYPE)
         return HttpReply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")

@@ -92,8 +92,7 @@ class Auditor:
             reads_at_once=config.check_reads_max,
         )
         self._intervals_s = check_intervals_s(config)
-        looks = {AuditJob.LOOK_AT_REQUESTS: REQUESTS_S}
-        every_s = {**self._intervals_s, **looks}
+        every_s = {**self._intervals_s, AuditJob.LOOK_AT_REQUESTS: REQUESTS_S}
         self._schedule = AuditSchedule(self._clock, lambda job: every_s.get(job, 0))
         self._checked_ms: dict[AuditJob, int | None] = {}
         """The end of each check, as read at the start or written here; never a request."""

@@ -70,7 +70,7 @@ async def each_ledger(
     """
     failed = 0
 
-    async def look_at(ledger_id: LedgerId) -> None:
+    async def check_one(ledger_id: LedgerId) -> None:
         nonlocal failed
         try:
             await check(ledger_id)
@@ -80,14 +80,14 @@ async def each_ledger(
             raise
         except BookKeeperError as error:
             failed += 1
-            _not_looked_at(ledger_id, error)
+            _log_unchecked(ledger_id, error)
 
     async for ids in store.ledger_ranges():
-        await for_each(ids, look_at, at_once)
+        await for_each(ids, check_one, at_once)
     return failed
 
 
-def _not_looked_at(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
+def _log_unchecked(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
     log.warn("cannot check ledger {id}: {error}", id=ledger_id, error=error)
 
 
@@ -130,7 +130,7 @@ async def audit_bookies(
     async for one in walk(store):
         if one.metadata is None:
             failed += 1
-            _not_looked_at(one.ledger_id, one.error)
+            _log_unchecked(one.ledger_id, one.error)
         elif missing := one.metadata.all_bookies() - before:
             suspects[one.ledger_id] = sets.setdefault(missing, missing)
             sizes[one.ledger_id] = one.metadata.length

@@ -56,8 +56,8 @@ def text_line(event: LogEvent) -> str:
     attributes = _on_one_line(_cut(", ".join(pairs)))
     line = f"{stamp} - {_level(event):<5} [{_thread()}:{_logger(event)}] - {_message(event)}"
     line = f"{line} {{{attributes}}}" if attributes else line
-    trouble = _traceback(event)
-    return f"{line}\n{trouble.rstrip()}\n" if trouble else f"{line}\n"
+    trace = _traceback(event)
+    return f"{line}\n{trace.rstrip()}\n" if trace else f"{line}\n"
 
 
 def json_line(event: LogEvent) -> str:
@@ -73,9 +73,9 @@ def json_line(event: LogEvent) -> str:
     for key, value in _attributes(event).items():
         is_number = isinstance(value, (bool, int, float))
         fields.setdefault(key, value if is_number else _cut(str(value)))
-    trouble = _traceback(event)
-    if trouble:
-        fields["trace"] = trouble
+    trace = _traceback(event)
+    if trace:
+        fields["trace"] = trace
     return _printable(json.dumps(fields, ensure_ascii=False), _json_escape) + "\n"
 
 

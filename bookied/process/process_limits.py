@@ -49,19 +49,19 @@ def insist_enough_threads(config: BookieConfig) -> None:
     Raises:
         ThreadsError: the limit is too low.
     """
-    may_end, begun = threading.Event(), list[threading.Thread]()
+    may_end, started = threading.Event(), list[threading.Thread]()
     stack_bytes = threading.stack_size(_SMALL_STACK_BYTES)
     try:
         for _ in range(THREADS_MIN + config.read_threads):
             thread = threading.Thread(target=may_end.wait, daemon=True)
             thread.start()
-            begun.append(thread)
+            started.append(thread)
     except RuntimeError as error:
         raise ThreadsError from error
     finally:
         threading.stack_size(stack_bytes)
         may_end.set()
-        for thread in begun:
+        for thread in started:
             thread.join()
 
 

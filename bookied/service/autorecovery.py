@@ -41,7 +41,7 @@ class AutoRecoveryService:
         progress: Callable[[str], None] = lambda _phase: None,
     ) -> None:
         self.config, self.parts = config, parts
-        self._tell_failed, self._progress = failed, progress
+        self._report_failed, self._progress = failed, progress
         self._client: Client | None = None
         self._running: Deferred[None] | None = None
         self._starting = ServiceStart(self.abandon)
@@ -78,7 +78,7 @@ class AutoRecoveryService:
         if not isinstance(error, BookKeeperError):
             log.failure("autorecovery failed", failure)
             error = RunTimeError(f"{type(error).__name__}: {error}")
-        self._tell_failed(error)
+        self._report_failed(error)
 
     async def stop(self) -> None:
         """End the work in progress and close the session; safe to call again."""

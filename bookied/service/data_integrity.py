@@ -37,16 +37,16 @@ class UncancelledRuns:
     """
 
     def __init__(self) -> None:
-        self._under_way: set[Deferred[Any]] = set()
+        self._running: set[Deferred[Any]] = set()
 
     def run(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
         """Start the work; return a Deferred of its value. Its cancellation ends only the wait."""
         waiting: Deferred[T] = Deferred()
         running = Deferred.fromCoroutine(work)
-        self._under_way.add(running)
+        self._running.add(running)
 
         def ended(result: Any) -> None:
-            self._under_way.discard(running)
+            self._running.discard(running)
             if isinstance(result, Failure):
                 waiting.errback(result)
             else:
@@ -57,8 +57,8 @@ class UncancelledRuns:
 
     async def ended(self) -> None:
         """Return when no work is in progress, whether it succeeded or failed."""
-        while self._under_way:
-            await next(iter(self._under_way))
+        while self._running:
+            await next(iter(self._running))
 
 
 log = Logger()

@@ -187,7 +187,7 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dep
     except BaseException:
         stop_pools(pools)
         raise
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "clock": reactor,
         "monotonic_s": time.monotonic,
         "call_from_thread": reactor.callFromThread,
@@ -208,7 +208,7 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dep
         "watch_events": partial(setattr, reactor, "before_event"),
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
-    return Dependencies(**(given | changes))
+    return Dependencies(**(defaults | changes))
 
 
 def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:

@@ -88,7 +88,7 @@ class BookieService:
         """Endpoints to publish besides the bookie's port; set before the start."""
         self._deletions: DeletedLedgersFile | None = None
         self._port: ClientPort | None = None
-        self._tell_failed = failed
+        self._report_failed = failed
         self._errors = FatalErrors(self._failed, self._is_ending)
         self._starting = ServiceStart(self.abandon)
 
@@ -150,7 +150,7 @@ class BookieService:
         integrity = self.integrity
         may_be_missing = integrity is not None and integrity.is_stale
         await self.engine.open(may_be_missing=may_be_missing)
-        await self._look_at_disks(self.engine.storages)
+        await self._check_disks(self.engine.storages)
         self._begin_phase("replaying journals")
         await self.engine.replay(may_be_missing=may_be_missing)
         if self.engine.storages.is_out_of_space and not self.config.read_only_mode:
@@ -164,7 +164,7 @@ class BookieService:
         self._starting.insist_wanted()
         await self.engine.begin()
 
-    async def _look_at_disks(self, storages: Storages) -> None:
+    async def _check_disks(self, storages: Storages) -> None:
         config, parts, found, integrity = self.config, self.parts, self.directories, self.integrity
         effects = DiskEffects(
             allow=self._allow,
@@ -316,7 +316,7 @@ class BookieService:
 
     def _failed(self, error: BookKeeperError) -> None:
         self._allow(Writes.NONE)
-        self._tell_failed(error)
+        self._report_failed(error)
 
     def _disks(self, obey: Callable[[DiskMode], object]) -> None:
         if self.disk_mode is not None:

@@ -48,7 +48,7 @@ class Greeting:
         clock: for time-outs.
         tls: this end of TLS; ``None`` for connections in clear.
         read_login: returns the name and password; ``None`` for no authentication.
-        insists: True to refuse a bookie that requires no authentication.
+        requires_auth: True to refuse a bookie that requires no authentication.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Greeting:
         tls: TlsContexts | None = None,
         read_login: Callable[[], Login] | None = None,
         *,
-        insists: bool = False,
+        requires_auth: bool = False,
     ) -> None:
         """Read the name and password.
 
@@ -65,7 +65,7 @@ class Greeting:
             SecurityError: they cannot be read.
         """
         self._clock, self._tls = clock, tls
-        self._read_login, self._insists = read_login, insists
+        self._read_login, self._requires_auth = read_login, requires_auth
         self._login = None if read_login is None else read_login()
 
     def reload(self) -> None:
@@ -120,7 +120,7 @@ class Greeting:
         exchange, token = DigestMd5Client(login.user, login.password, secrets.token_urlsafe), b""
         while not exchange.is_done:
             answer = await self._exchange(channel, token, who)
-            if answer.plugin == AUTH_DISABLED and self._insists:
+            if answer.plugin == AUTH_DISABLED and self._requires_auth:
                 raise ClientUnauthorizedError(
                     f"bookie {channel.bookie_id} does not authenticate clients, but"
                     " clientAuthRequired is set here"
@@ -176,4 +176,4 @@ def greeting_of(config: ClientConfig, clock: IReactorTime) -> Greeting | None:
         return read_jaas(config.jaas_path).login(config.jaas_section)
 
     login = read_login if config.has_sasl else None
-    return Greeting(clock, tls, login, insists=config.auth_required)
+    return Greeting(clock, tls, login, requires_auth=config.auth_required)

@@ -72,14 +72,14 @@ def usual_metadata(
     key = ordering_key = event_time_ms = sequence_id = None
     properties: dict[str, str] | None = None
     while at < end:
-        tag, begun = data[at], at + 1
+        tag, number_at = data[at], at + 1
         if tag == PROPERTY and with_properties:
             some = usual_properties(data, at, end)
             if some is None:
                 return None
             properties, at = {**(properties or {}), **some[0]}, some[1]
             continue
-        value, at = _number(data, begun, end)
+        value, at = _number(data, number_at, end)
         if at > end:
             return None
         if tag == _PAYLOAD_SIZE:
@@ -92,7 +92,7 @@ def usual_metadata(
             at += value
             if at > end:
                 return None
-        elif tag in {_KEY, _ORDERING_KEY} and at - begun <= _LENGTH_BYTES_MAX:
+        elif tag in {_KEY, _ORDERING_KEY} and at - number_at <= _LENGTH_BYTES_MAX:
             begin, at = at, at + value
             if at > end:
                 return None

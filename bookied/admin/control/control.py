@@ -271,12 +271,12 @@ class Control:
             return {}
         return origins_in_effect(self._config, fresh, found, self._set_by_hand)
 
-    def change_settings(self, given: Mapping[str, object]) -> None:
+    def change_settings(self, changes: Mapping[str, object]) -> None:
         """Change settings until the settings are read again; see ``config.reload``.
 
         Raises:
             SettingsRefusedError: a setting cannot change; then no setting is changed.
         """
-        self._obey(changed_settings(self._config, given))
-        self._set_by_hand.update(given)
-        log.info("changed settings: {given}", given=dict(given))
+        self._obey(changed_settings(self._config, changes))
+        self._set_by_hand.update(changes)
+        log.info("changed settings: {changes}", changes=dict(changes))

@@ -47,7 +47,7 @@ class Metrics:
         self.lag = Summary()
         self._due_s = 0.0
         self._rotated_s = clock.seconds()
-        self._loops = [LoopingCall(self._look_at_lag), LoopingCall(self._rotate)]
+        self._loops = [LoopingCall(self._measure_lag), LoopingCall(self._rotate)]
         for loop in self._loops:
             loop.clock = clock
         self._first = clock.callLater(FIRST_WINDOW_S, self._begin_windows)
@@ -74,7 +74,7 @@ class Metrics:
     def _begin_windows(self) -> None:
         self._loops[1].start(self._window_s).addErrback(_crashed)
 
-    def _look_at_lag(self) -> None:
+    def _measure_lag(self) -> None:
         now_s = self._clock.seconds()
         self.lag.observe(max(0.0, now_s - self._due_s) * 1000)
         self._due_s = now_s + LAG_EVERY_S

@@ -35,7 +35,7 @@ NO_LEDGER: Final = "Not found method. Should be GET method, with ledger_id provi
 LEDGERS_OF_PAGE: Final = 100
 ENTRIES_OF_PAGE: Final = 1000
 PROBLEM: Final = "X-Problem"
-PROBLEMS_TOLD: Final = 10
+PROBLEMS_SHOWN: Final = 10
 KILO: Final = 1000
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _LONG_LIMIT: Final = 2**63
@@ -78,7 +78,7 @@ def _with_problems(reply: HttpReply, problems: list[str]) -> HttpReply:
     """The bookie whose replicas are copied; its cookie is deleted afterwards if requested."""
     if not problems:
         return reply
-    return attrs.evolve(reply, headers={PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])})
+    return attrs.evolve(reply, headers={PROBLEM: "; ".join(problems[:PROBLEMS_SHOWN])})
 
 
 def _long(text: str) -> int:

@@ -150,7 +150,7 @@ class _LedgerCheck:
             self._check_log_is_here(location, entry_id)
             if self._deep:
                 packet = reader.read(location, ledger_id, entry_id)
-                yield from self._look_at(entry_id, location, packet)
+                yield from self._check(entry_id, location, packet)
             else:
                 reader.check(location, ledger_id, entry_id)
                 yield None
@@ -216,7 +216,7 @@ class _LedgerCheck:
                 self._shard.log_path(log_id), None, f"no such log; entry {entry_id}"
             )
 
-    def _look_at(self, entry_id: int, location: int, packet: bytes) -> Iterator[DiskFinding | None]:
+    def _check(self, entry_id: int, location: int, packet: bytes) -> Iterator[DiskFinding | None]:
         digest = find_digest(packet)
         if digest is not None:
             self._found.counts.verified += 1

@@ -172,11 +172,11 @@ def _compare_directories(
     ]
     if cookie.index_dirs or roots.indexes != roots.ledgers:
         lists.append(("index", cookie.index_dirs or cookie.ledger_dirs, roots.indexes))
-    for kind, stamped, given in lists:
-        if given and tuple(map(Path, stamped)) != given:
+    for kind, stamped, configured in lists:
+        if configured and tuple(map(Path, stamped)) != configured:
             message = (
                 f"{kind} directories are {', '.join(stamped)} in the cookie and "
-                f"{', '.join(map(str, given))} here"
+                f"{', '.join(map(str, configured))} here"
             )
             yield DiskFinding(Severity.WARNING, OTHER_DIRECTORIES, message, path)
 

@@ -75,7 +75,7 @@ class Rescan:
 
     def log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         """Yield the entries of one log."""
-        yield from with_progress(self._log(log_id, path), place_of, self._tell_of)
+        yield from with_progress(self._log(log_id, path), place_of, self._report_position)
         self._add_done(path)
 
     def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
@@ -156,7 +156,7 @@ class Rescan:
         for journal_id in journals.journal_ids(self.files, directory):
             path = directory / journal_layout.file_name(journal_id)
             with self.noting_damage(), closing(journals.open_scan(self.files, path)) as scan:
-                for record in with_progress(scan, offset_of, self._tell_of):
+                for record in with_progress(scan, offset_of, self._report_position):
                     yield path, record
             self._add_done(path)
 
@@ -168,7 +168,7 @@ class Rescan:
         except CorruptError as error:
             self.damaged.append(error)
 
-    def _tell_of(self, at: int) -> None:
+    def _report_position(self, at: int) -> None:
         self.progress(self._done_bytes + at)
 
     def _add_done(self, path: Path) -> None:

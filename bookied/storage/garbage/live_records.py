@@ -116,7 +116,7 @@ class _Parts:
     def add(self, piece: LogPiece, alive: Sequence[bool]) -> None:
         """Add the live records of a piece; neighbours become one span."""
         view, counted, places = memoryview(piece.data), self._counted, self._places
-        begun = ended = 0
+        span_begin = ended = 0
         shift = self._size_bytes + LENGTH.size
         for (ledger_id, entry_id, place, begin, end), is_alive in zip(
             piece.rows, alive, strict=True
@@ -124,14 +124,14 @@ class _Parts:
             if not is_alive:
                 continue
             if begin != ended:
-                self._spans.append(view[begun:ended])
-                shift += ended - begun
-                begun = begin
-            places.append((ledger_id, entry_id, place, shift + begin - begun))
+                self._spans.append(view[span_begin:ended])
+                shift += ended - span_begin
+                span_begin = begin
+            places.append((ledger_id, entry_id, place, shift + begin - span_begin))
             counted[ledger_id] = counted.get(ledger_id, 0) + end - begin
             ended = end
-        self._spans.append(view[begun:ended])
-        self._size_bytes = shift + ended - begun - LENGTH.size
+        self._spans.append(view[span_begin:ended])
+        self._size_bytes = shift + ended - span_begin - LENGTH.size
 
     def join(self) -> RecordBatch:
         """Return all records as one batch."""
