@@ -103,7 +103,7 @@ def test_without_room_nothing_counts_as_flushed() -> None:
     assert not files.exists(Path("/l0/current/lastMark"))
     files.bytes_max = None
     told: list[int] = []
-    flush(files, FOUND, storages_on(files, FOUND), tell=told.append)
+    flush(files, FOUND, storages_on(files, FOUND), progress=told.append)
     (ledger,) = indexed_ledgers(OfflineBookie(files, FOUND))
     assert ledger.last_entry == 19
     assert told

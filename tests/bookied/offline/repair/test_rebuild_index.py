@@ -486,7 +486,7 @@ def test_progress_ends_at_the_size_of_what_is_read() -> None:
     files = SimFiles(Random(1))
     found = load_golden(files, "interleaved/rotated")
     told: list[int] = []
-    rebuild(files, found, [39], tell=told.append)
+    rebuild(files, found, [39], progress=told.append)
     assert told == sorted(told)
     assert told[-1] == size_of(files, found.journal_dirs, found.ledger_dirs)
 

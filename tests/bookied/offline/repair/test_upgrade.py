@@ -82,7 +82,7 @@ def test_an_old_layout_becomes_the_current_one_and_the_old_data_stays(version: i
     assert [line for line in plan if "/l0: link 1 journals and logs of layout" in line]
     assert f"of layout {version}, copy 4 marks and indexes" in plan[1]
     told: list[Path] = []
-    assert world.upgrade(tell=told.append).run()
+    assert world.upgrade(progress=told.append).run()
     assert len(told) == 11
     assert_upgraded(world)
     assert_old_is_whole(world)
