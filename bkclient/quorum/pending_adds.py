@@ -60,7 +60,7 @@ class EnsembleRefused:
 
 @attrs.frozen
 class AddsOverdue:
-    """The oldest add has waited longer than the add-quorum time-out."""
+    """The oldest add has waited longer than the add-quorum time-out, or cannot be sent at all."""
 
     error: ClientError
 

@@ -395,22 +395,22 @@ class AddPipeline:
     # Sending
 
     def _flush(self) -> None:
-        self._flush_call = None
-        if self._rate is not None and not self._may_go(self._rate):
+        self._flush_call, rate = None, self._rate
+        if rate is not None and rate.wait_s and self._unsent:
+            self._flush_call = self._clock.callLater(rate.wait_s, self._flush)
             return
         self._run(self.quorum.handle(AddsReady()) if self._unsent else [])
         if not self._unsent:
             return
-        packed = self._pack(self._take_due())
+        due = self._take_due()
+        try:
+            packed = self._pack(due)
+        except LocalProtocolError as error:
+            self._unsent = due + self._unsent
+            self._run(self.quorum.handle(AddsOverdue(UnexpectedConditionError(str(error)))))
+            return
         self._timeout.sent(packed)
         self.members.send(packed)
-
-    def _may_go(self, rate: RateLimit) -> bool:
-        """Return whether anything may be sent now; if not, try again when it may."""
-        if rate.wait_s and self._unsent:
-            self._flush_call = self._clock.callLater(rate.wait_s, self._flush)
-            return False
-        return True
 
     def _take_due(self) -> list[tuple[int, bytes, int]]:
         """Remove and return the entries that may be sent now.

@@ -14,6 +14,7 @@ from bkclient.errors import (
     IllegalOperationError,
     IncorrectParameterError,
     LedgerClosedError,
+    UnexpectedConditionError,
     WriteFailedError,
 )
 from bkclient.ledger.writer import LedgerWriter
@@ -134,6 +135,22 @@ class TestExplicitIds:
         with pytest.raises(IncorrectParameterError):
             world.run(_await(at(explicit, -1)))
         assert explicit.is_writable
+
+    @pytest.mark.parametrize(("last", "length"), [(2**63 - 1, 0), (-1, 2**63 - 1)])
+    def test_adds_fail_where_no_packet_can_hold_the_next_id_or_length(
+        self, last: int, length: int
+    ) -> None:
+        """As after a hand-over with such numbers in the metadata, which anybody may write."""
+        world = World(3)
+        client = world.client()
+        ledger_id = open_writer(world, client).ledger_id
+        local = world.run(client.local_metadata(ledger_id))
+        writer = client.writer_of(ledger_id, local, last=last, length=length)
+        adds = [writer.add(b"one"), writer.add(b"two")]
+        for add in adds:
+            with pytest.raises(UnexpectedConditionError, match="int too large"):
+                world.run(_await(add))
+        assert not writer.is_writable
 
     def test_an_id_that_no_packet_can_hold_is_refused_and_the_others_go_on(self) -> None:
         world = World(3)
