@@ -151,11 +151,11 @@ class AwaitedChunks:
         elif found.chunkId + 1 >= found.numChunksFromMsg:
             self._first.pop(found.uuid, None)
 
-    def waiting(self, now_ms: int) -> list[MessageId]:
-        """Return the positions of first chunks that still wait; forget the others."""
+    def waiting(self, now_ms: int) -> dict[MessageId, int]:
+        """Return the first chunks that still wait, and since when; forget the others."""
         self._first = {
             uuid: (at, time_ms)
             for uuid, (at, time_ms) in self._first.items()
             if abs(now_ms - time_ms) < WAIT_MS
         }
-        return [at for at, _ in self._first.values()]
+        return dict(self._first.values())

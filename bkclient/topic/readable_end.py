@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Final
 
 from bkclient.client import Client
-from bkclient.topic.chunks import AwaitedChunks
+from bkclient.topic.chunks import WAIT_MS, AwaitedChunks
 from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import TopicName
@@ -74,9 +74,11 @@ class UnsettledEntries:
         """
         self._txns = {txn: at for txn, at in self._txns.items() if at >= first}
 
-    def first(self, now_ms: int) -> MessageId | None:
-        """Return the first entry that waits, or None."""
-        return min([*self._chunks.waiting(now_ms), *self._txns.values()], default=None)
+    def first(self, now_ms: int) -> tuple[MessageId, int | None] | None:
+        """Return the first entry that waits, or None; of a chunk, also since when."""
+        chunks = self._chunks.waiting(now_ms)
+        first = min([*chunks, *self._txns.values()], default=None)
+        return None if first is None else (first, chunks.get(first))
 
 
 class Frontier:
@@ -89,11 +91,24 @@ class Frontier:
     because a message may be stored long after it was published. Otherwise the message waits from
     its publish time. A message with a publish time far in the future does not wait, except one that
     arrived while the topic was followed.
+
+    ``waits`` is an entry for which another ``Frontier`` has waited: its publish time may be older
+    than the last minutes. Of a chunk, it includes the time since when; of a transaction, None.
     """
 
-    def __init__(self, topic: TopicName, *, follows: bool = False) -> None:
+    def __init__(
+        self,
+        topic: TopicName,
+        *,
+        follows: bool = False,
+        waits: tuple[MessageId, int | None] | None = None,
+    ) -> None:
         self._topic, self._unsettled, self._follows = topic, UnsettledEntries(), follows
         self._seen: MessageId | None = None
+        self._waits = None if waits is None else waits[0]
+        self._waits_since_ms = None if waits is None else waits[1]
+        self.first_waiting: tuple[MessageId, int | None] | None = None
+        """The first entry that waited at the last call; of a chunk, also since when."""
 
     @property
     def seen(self) -> MessageId | None:
@@ -114,6 +129,9 @@ class Frontier:
         is_first = self._seen is None
         if self._seen is None:
             self._seen = await position_at(client, self._topic, now_ms - LOOK_BACK_MS)
+            since_ms = self._waits_since_ms
+            if self._waits is not None and (since_ms is None or now_ms - since_ms < WAIT_MS):
+                self._seen = min(self._seen, self._waits)
         start = self._seen
         reader = TopicReader(client, self._topic, end_is_confirmed=True)
         async with aclosing(reader.entries(start, end)) as chunks:
@@ -124,11 +142,13 @@ class Frontier:
                     time_ms = stored.metadata.publishTime
                     if self._follows:
                         time_ms = max(now_ms, time_ms) if is_first else now_ms
+                    if at == self._waits and self._waits_since_ms is not None:
+                        time_ms = self._waits_since_ms
                     self._unsettled.see(at, stored, time_ms)
         self._seen = max(start, end)
         if is_first and self._unsettled.has_transactions:
             for txn in await reader.aborted_between(now_ms - 2 * LOOK_BACK_MS, start):
                 self._unsettled.abort(txn)
         self._unsettled.forget_before(oldest)
-        waiting = self._unsettled.first(now_ms)
-        return end if waiting is None else min(end, waiting)
+        self.first_waiting = self._unsettled.first(now_ms)
+        return end if self.first_waiting is None else min(end, self.first_waiting[0])

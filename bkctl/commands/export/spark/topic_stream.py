@@ -1,13 +1,15 @@
 """Pulsar topics as a stream: an offset has a position for each topic.
 
 An offset is ``{"topics": POSITIONS, "new": POSITIONS, "seen": POSITIONS, "newest": VERSIONS,
-"cluster": ID}``, and ``POSITIONS`` is ``{name: "LEDGER:ENTRY"}``. ``topics`` has the first unread
-entry of each topic. ``new`` has the begin of this micro-batch in topics that are new or whose
-ledger has ended. ``seen`` has the end of the search for other chunks of the messages. So a repeated
-micro-batch has the same rows, although the topic has grown. ``VERSIONS`` has the version of the
-list of ledgers for each topic that is read up to the beginning of its newest ledger. ``ID`` is
-compared, because another cluster may have other ledgers with the same ids. Checkpoints of earlier
-versions lack ``seen`` (the topic's end is used), ``newest`` and ``cluster``.
+"waits": TIMES, "cluster": ID}``, and ``POSITIONS`` is ``{name: "LEDGER:ENTRY"}``. ``topics`` has
+the first unread entry of each topic. ``new`` has the begin of this micro-batch in topics that are
+new or whose ledger has ended. ``seen`` has the end of the search for other chunks of the messages.
+So a repeated micro-batch has the same rows, although the topic has grown. ``VERSIONS`` has the
+version of the list of ledgers for each topic that is read up to the beginning of its newest ledger.
+``TIMES`` has each topic whose first unread entry waits: null for a transaction, else the time since
+which it waits for its other chunks, in ms since 1970. ``ID`` is compared, because another cluster
+may have other ledgers with the same ids. Checkpoints of earlier versions lack ``seen`` (the topic's
+end is used), ``newest``, ``waits`` and ``cluster``.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class TopicStreamReader(FollowingReader):
     def __init__(self, query: Query, cursor: str | None = None) -> None:
         super().__init__(query, cursor)
         self._start: Offset | None = None
+        self._is_available_now = False
         self._stop_at: Positions | None = None
+        """The ends of the topics at the first poll, with ``availableNow``."""
         self._ends_seen: Positions | None = None
         """The readable ends of the topics at the last poll."""
         self._listed: dict[TopicName, TopicLedgers] = {}
@@ -74,7 +78,7 @@ class TopicStreamReader(FollowingReader):
             SourceOptionError: see ``_begin_at``.
         """
         self._start = self._begin()
-        return self._begin_at(self._start, is_available_now=self._stop_at is not None)
+        return self._begin_at(self._start, is_available_now=self._is_available_now)
 
     def _begin(self) -> Offset:
         offset = _offset(self._call(starts_of, self._query.options, LATEST, _now_ms()))
@@ -124,6 +128,11 @@ class TopicStreamReader(FollowingReader):
         self, client: Client, begin: Offset, entries_max: int | None, bytes_max: int | None
     ) -> Offset:
         before, newest = from_names(begin["topics"]), begin.get("newest", {})
+        waits = begin.get("waits", {})
+        for topic, begun in before.items():
+            if str(topic) in waits:
+                frontier = Frontier(topic, follows=True, waits=(begun, waits[str(topic)]))
+                self._frontiers.setdefault(topic, frontier)
         ends = await self._ends(client)
         self._check_still_there(before, ends)
         new: Positions = {}
@@ -153,14 +162,24 @@ class TopicStreamReader(FollowingReader):
             for topic, at in after.items()
             if at == newest_begin(self._listed[topic])
         }
-        return begin if after == before and found["newest"] == newest else found
+        found["waits"] = {}
+        for topic, at in after.items():
+            first = self._frontiers[topic].first_waiting
+            if first is not None and first[0] == at:
+                found["waits"][str(topic)] = first[1]
+        is_same = after == before and found["newest"] == newest and found["waits"] == waits
+        return begin if is_same else found
 
     async def _ends(self, client: Client) -> Positions:
         """Return the readable end of each topic; topics without ledgers are omitted."""
         if self._stop_at is not None:
             return self._stop_at
-        self._ends_seen = await self._ends_now(client)
-        return self._ends_seen
+        ends = await self._ends_now(client)
+        if self._is_available_now:
+            self._stop_at = ends
+        else:
+            self._ends_seen = ends
+        return ends
 
     async def _ends_now(self, client: Client) -> Positions:
         ends: Positions = {}
@@ -190,8 +209,11 @@ class TopicStreamReader(FollowingReader):
             )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Note the topics' ends: messages that are appended later belong to another query."""
-        self._stop_at = self._call(self._ends_now)
+        """Let the first poll note the topics' ends: later messages belong to another query.
+
+        The ends depend on the offset of the checkpoint, which only the poll knows.
+        """
+        self._is_available_now = True
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 -- Spark's name
         """Return the topics' ends, for the query's progress.

@@ -19,7 +19,7 @@ from bkctl.commands.export.spark.query import Query, read_messages
 from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
 from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 from tests.bkclient.topic.broker import TOPIC, Broker
-from tests.bkclient.topic.entries import chunks, entry, in_txn, managed_ledger
+from tests.bkclient.topic.entries import chunks, entry, in_txn, managed_ledger, marker
 
 
 class CallingWorld:
@@ -101,6 +101,63 @@ def test_a_chunk_that_comes_late_changes_no_batch_that_was_planned(comes_in_time
     assert values(broker, end, reader.latestOffset(end)) == [b"2"]
     del end["seen"]  # As in a checkpoint of an earlier version.
     assert values(broker, start, end) == [b"1", b"large"]
+
+
+def test_a_query_that_starts_again_waits_for_the_chunks_that_it_waited_for() -> None:
+    """Also if their producer's clock is behind: the last five minutes begin after them."""
+    broker, (first, last) = Broker(), chunks(b"large", 2)
+    broker.topic([entry(b"1")])
+    reader = driver(broker)
+    start = reader.latestOffset(reader.initialOffset())
+    more = broker.ledger(first, entry(b"2"))
+    broker.list_ledgers(*broker.ledgers, more)
+    end = json.loads(json.dumps(reader.latestOffset(start)))
+    assert driver(broker).latestOffset(end) == end
+    long_ago = {**end, "waits": dict.fromkeys(end["waits"], end["waits"][str(TOPIC)] - 60_000)}
+    assert values(broker, end, driver(broker).latestOffset(long_ago)) == [b"2"]
+    broker.list_ledgers(*broker.ledgers, more, broker.ledger(last))
+    assert values(broker, end, driver(broker).latestOffset(end)) == [b"2", b"large"]
+
+
+def test_a_chunk_right_behind_the_checkpoint_is_waited_for_by_the_next_query_too() -> None:
+    broker, (first, last) = Broker(), chunks(b"large", 2)
+    writer = broker.world.run(broker.client.create_ledger(ack_quorum=2))
+
+    def add(*entries: bytes) -> None:
+        async def work() -> None:
+            for one in entries:
+                await writer.add(one)
+
+        broker.world.run(work())
+
+    broker.list_ledgers(writer.ledger_id)
+    add(entry(b"1"), first)  # The last entry is not confirmed yet.
+    reader = driver(broker)
+    start = reader.latestOffset(reader.initialOffset())
+    add(entry(b"2"))
+    end = reader.latestOffset(start)
+    assert end["topics"] == start["topics"]
+    assert reader.latestOffset(end) == end
+    assert driver(broker).latestOffset(end) == end
+    add(last, entry(b"3"))
+    assert values(broker, end, driver(broker).latestOffset(end)) == [b"2", b"large"]
+
+
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_a_query_that_starts_again_waits_for_a_transaction_of_any_age(is_available_now) -> None:
+    broker = Broker()
+    broker.topic([entry(b"1")])
+    reader = driver(broker)
+    start = reader.latestOffset(reader.initialOffset())
+    more = broker.ledger(in_txn(b"in", (1, 1)), entry(b"2"))
+    broker.list_ledgers(*broker.ledgers, more)
+    end = json.loads(json.dumps(reader.latestOffset(start)))
+    again = driver(broker)
+    if is_available_now:
+        again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(end) == end
+    broker.list_ledgers(*broker.ledgers, more, broker.ledger(marker(21, (1, 1))))
+    assert values(broker, end, driver(broker).latestOffset(end)) == [b"in", b"2"]
 
 
 @pytest.mark.skipif(limits is not None, reason="this PySpark says where a micro-batch begins")
