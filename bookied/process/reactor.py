@@ -15,11 +15,12 @@ TURN_BYTES: Final = 64 * 1024
 EVENT_BYTES: Final = 4096
 """Bytes that an event counts besides those read: one small request takes as long."""
 
+SMALL_BYTES: Final = 1024
 LARGE_BYTES: Final = 4096
-"""Reads of more bytes are equal in the order of the connections."""
+"""Reads of fewer or of more bytes are equal in the order of the connections."""
 
-WAITED_BYTES: Final = 16
-"""So the connection that has waited longest is first after at most 256 turns."""
+WAITED_BYTES: Final = 32
+"""So a connection is passed over by new events of others in at most 96 turns."""
 
 if sys.platform == "linux":
     from twisted.internet.epollreactor import EPollReactor
@@ -71,7 +72,7 @@ if sys.platform == "linux":
             for event in events:
                 selectable: Any = self._selectables.get(event[0])
                 if hasattr(selectable, "read_bytes"):
-                    size_bytes = min(selectable.read_bytes, LARGE_BYTES)
+                    size_bytes = max(SMALL_BYTES, min(selectable.read_bytes, LARGE_BYTES))
                     size_bytes -= WAITED_BYTES * selectable.turns_waited
                     rest.append((size_bytes, event, selectable))
                 else:

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from bkclient.concurrency import cancel
+from bookied.process.reactor import LARGE_BYTES
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.answer_order import Replies
 from bookied.server.context import ServerContext
@@ -134,6 +135,8 @@ class BookieConnection(Protocol):
             turns.take_directly(dispatch.requests_taken)
         if self._load.adds:
             self._update_read_size()
+        if dispatch.has_rest:
+            self._reader.read_bytes = LARGE_BYTES  # Requests in pieces do not delay complete ones.
         if not dispatch.is_waiting:
             turns.others_ask()
 

@@ -131,6 +131,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "long polls that come and go": lambda port, _http_port: floods.polled(port),
     "lists of a scattered ledger": _sending(lambda: floods.lists(floods.SCATTERED)),
     "frames longer than allowed": _sending(lambda: b"\x7f\xff\xff\xff" * 1000),
+    "frames in bytes": lambda port, _http_port: floods.dripped(port, floods.adds()[:2000], 300),
     "frames that are cut": lambda port, _http_port: floods.held(
         port, b"\0\x4c\0\0" + b"x" * 999, 200
     ),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from bookied.process.reactor import LARGE_BYTES
 from bookied.server.frame_dispatch import READ_REQUEST_BYTES, READS_IN_ONE
 from bookied.server.limits.backpressure import PressureLevel, ServerLimits
 from bookied.server.limits.request_turns import (
@@ -476,3 +477,17 @@ def test_a_bug_met_in_one_turn_keeps_nobody_waiting() -> None:
     clock.advance(0)
     assert len(turns) == 0
     assert said == [True, False]
+
+
+def test_a_client_that_sends_requests_in_pieces_comes_after_those_that_do_not(
+    tmp_path: Path,
+) -> None:
+    serving = Serving(tmp_path)
+    client = serving.connect(V2)
+    request = v2.encode_request(add(7, 0))
+    client.transport.read_bytes = len(request)
+    client.send(request)
+    assert client.transport.read_bytes == len(request)
+    client.send(request[:50])
+    assert client.transport.read_bytes == LARGE_BYTES
+    serving.close()
