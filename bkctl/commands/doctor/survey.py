@@ -123,7 +123,8 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
         emptied[seen_local.bookie_id] = seen_local.conf
     if cluster.local_directory is not None:
         emptied |= emptied_bookies(Path(cluster.local_directory))
-    cluster = attrs.evolve(cluster, emptied=emptied)
+    examined = None if seen_local is None else seen_local.bookie_id
+    cluster = attrs.evolve(cluster, emptied=emptied, examined=examined)
     found = diagnose(cluster, seen_local)
     session.emit_all(found, ClusterFinding)
     session.finish()

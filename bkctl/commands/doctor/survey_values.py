@@ -250,6 +250,8 @@ class ClusterSurvey:
     """The directory of a cluster of `bkctl local`."""
     emptied: Mapping[BookieId, str] = attrs.field(factory=dict)
     """Settings files of bookies on this host that do not start because directories are lost."""
+    examined: BookieId | None = None
+    """The bookie of the settings file (-c), whose directories have findings of their own."""
     topology_error: ScriptError | None = None
     """The reason why no racks are known, if the placement requires racks."""
     stuck: tuple[LedgerId, ...] = ()

@@ -83,6 +83,8 @@ def _back(seen: ClusterSurvey, bookie_id: BookieId) -> str:
     conf = seen.emptied.get(bookie_id)
     if conf is None:
         return start_again(seen, [bookie_id])
+    if bookie_id == seen.examined:
+        return "the findings about its lost directory say what to do"
     return f"bkctl doctor -c {shlex.quote(conf)}, which says what to do about its lost directory"
 
 

@@ -195,6 +195,9 @@ def test_an_emptied_bookie_is_not_started_but_salvaged() -> None:
     assert fixes
     assert not [one for one in fixes if "start" in one]
     assert "bkctl doctor -c bk.conf" in fixes[0]
+    same = attrs.evolve(seen, examined=BookieId("down:1"))
+    fixes = [one.fix for one in diagnose(same, None) if one.kind == "bookie-down"]
+    assert fixes[0].startswith("the findings about its lost directory say what to do")
 
 
 def test_ledgers_to_recover_are_named_together() -> None:
