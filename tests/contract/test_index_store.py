@@ -16,6 +16,7 @@ from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
 from bookied.storage.index.rocks.database import ledgers_options, open_database
+from bookied.storage.index.rocks.format import ledger_key
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from tests.sim.world.disk import SimFiles
@@ -198,6 +199,32 @@ def test_a_deleted_ledger_is_gone_when_it_was_removed(desk: Desk) -> None:
         desk.index.remove_hidden()
     assert desk.restart().ledger_ids() == [2]
     assert desk.index.location(2, 1) == 5000
+
+
+def test_a_ledger_whose_row_is_lost_is_listed_again() -> None:
+    """No deletion leaves locations alone; they were removed, and compaction removed the entries."""
+    files = SimFiles(Random(1))
+    files.make_durable(Path("/i/current"))
+    index = RocksIndex(Path("/i/current"), partial(SimKeyValues, files))
+    index.open()
+    index.write([LedgerChange(number, HEADER, ((0, page(e1=5000)),)) for number in (1, 2, 3)])
+    index.close()
+    rows = SimKeyValues(files, Path("/i/current/ledgers"))
+    rows.delete([ledger_key(1), ledger_key(2)])
+    rows.sync()
+    rows.close()
+    index = RocksIndex(Path("/i/current"), partial(SimKeyValues, files))
+    index.open()
+    assert index.ledger_ids() == [3]
+    index.hide(3)
+    index.remove_hidden({2})
+    stored = index.load(1)
+    assert stored is not None
+    assert (stored.header.is_fenced, stored.header.limbo, stored.last_entry) == (True, True, 1)
+    assert (index.ledger_ids(), index.location(1, 1)) == ([1], 5000)
+    index.write([LedgerChange(2, HEADER, ())])
+    assert index.location(2, 1) == 0, "replay has all its entries"
+    index.close()
 
 
 def test_a_ledger_that_comes_again_begins_empty(desk: Desk) -> None:

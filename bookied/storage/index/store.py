@@ -134,8 +134,10 @@ class IndexStore(Protocol):
     def hide(self, ledger_id: int) -> None:
         """Remove a deleted ledger from memory only; unknown ledgers are ignored."""
 
-    def remove_hidden(self) -> None:
+    def remove_hidden(self, in_memory: Collection[int] = ()) -> None:
         """Remove hidden ledgers from disk, durably; after a crash before that, they are back.
+
+        ``in_memory`` are ledgers that exist and may not be stored yet.
 
         Raises:
             OSError: some may be left; call again. So for ``StorageError``.

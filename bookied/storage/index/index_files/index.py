@@ -126,7 +126,7 @@ class IndexFiles(IndexReads):
             self._open.forget(path)
             self._hidden.append(path)
 
-    def remove_hidden(self) -> None:
+    def remove_hidden(self, in_memory: Collection[int] = ()) -> None:  # noqa: ARG002
         """Remove files durably: a ledger that is created again may get its file elsewhere. Blocks.
 
         Raises:

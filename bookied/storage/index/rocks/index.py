@@ -235,15 +235,21 @@ class RocksIndex:
         """Return False: a key has its complete value, or does not exist."""
         return False
 
-    def remove_hidden(self) -> None:
-        """Remove keys of hidden ledgers durably, and some orphaned locations.
+    def remove_hidden(self, in_memory: Collection[int] = ()) -> None:
+        """Remove keys of hidden ledgers durably; list some ledgers again that have only locations.
 
-        Locations are removed first, as in Java.
+        Locations are removed first, as in Java: so no deletion leaves locations of a ledger that is
+        not stored. A crash leaves them before the ledger is stored, and then replay has the ledger
+        with all its entries. Otherwise its row was lost. Garbage collection removes the ledger if
+        it was deleted.
 
         Raises:
             OSError: some may be left; call again.
         """
         hidden = list(self._hidden)
-        self._locations.remove(hidden + self._locations.find_orphans(self._ledgers.ids))
+        self._locations.remove(hidden)
         self._ledgers.remove(hidden)
         self._hidden = self._hidden[len(hidden) :]
+        unlisted = self._locations.find_unlisted(self._ledgers.ids)
+        self._locations.remove([one for one in unlisted if one in in_memory])
+        self._ledgers.restore([one for one in unlisted if one not in in_memory])

@@ -9,10 +9,14 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from twisted.logger import Logger
+
 from bookied.errors import DbRecordError
-from bookied.storage.index.format import IndexHeader
+from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_value_store import IndexDatabase
 from bookied.storage.index.rocks import format as layout
+
+log = Logger()
 
 LISTED_AT_ONCE: Final = 4096
 """Ledgers read in one call when the index is opened."""
@@ -107,6 +111,16 @@ class RocksLedgers(IndexDatabase):
             self._rows.sync()
             self._stale.clear()
         self._rebuilt.difference_update(ledger_ids)
+
+    def restore(self, ledger_ids: Collection[int]) -> None:
+        """Store ledgers again whose rows are lost, durably: fenced, without key, and in limbo.
+
+        Key, fence and entries of a lost row are unknown, so nothing about them may be denied.
+        """
+        for ledger_id in ledger_ids:
+            log.error("{path} lacks ledger {id}: listed again", path=self.path, id=ledger_id)
+        lost = IndexHeader(b"", FENCED, limbo=True)
+        self.write([(ledger_id, lost) for ledger_id in ledger_ids])
 
     def flags(self) -> int:
         """Return the storage flags.

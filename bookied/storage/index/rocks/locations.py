@@ -11,16 +11,12 @@ from itertools import starmap
 from pathlib import Path
 from typing import Final
 
-from twisted.logger import Logger
-
 from bookied.storage.index import format as pages
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.index_files.reads import check_location
 from bookied.storage.index.key_value_store import IndexDatabase
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 from bookied.storage.index.rocks import format as layout
-
-log = Logger()
 
 READ_AT_ONCE: Final = 256
 """Locations read in one call, which keeps the interpreter's lock."""
@@ -125,13 +121,13 @@ class RocksLocations(IndexDatabase):
             self._rows.delete_ranges(map(layout.ledger_range, ledger_ids))
             self._rows.sync()
 
-    def find_orphans(self, stored: Collection[int]) -> list[int]:
-        """Return some ledgers with locations that are not stored: a crash stopped their deletion.
+    def find_unlisted(self, stored: Collection[int]) -> list[int]:
+        """Return some ledgers that have locations and are not stored.
 
         Call at the beginning of a checkpoint only: later, ledgers being written are not stored yet
         either. Each call continues the search, which ends after the last ledger.
         """
-        orphans = []
+        unlisted = []
         for _ in range(SWEPT_AT_ONCE):
             if self._sweep_at is None:
                 break
@@ -142,12 +138,10 @@ class RocksLocations(IndexDatabase):
                 break
             ledger_id, _ = layout.decode_location_key(found[0][0], self.path)
             if ledger_id not in stored:
-                orphans.append(ledger_id)
+                unlisted.append(ledger_id)
             is_last = ledger_id == layout.ENTRY_ID_LIMIT
             self._sweep_at = None if is_last else ledger_id + 1
-        if orphans:
-            log.info("removing the locations of {count} deleted ledgers", count=len(orphans))
-        return orphans
+        return unlisted
 
 
 def _page_begin(ledger_id: int, page_no: int) -> bytes:
