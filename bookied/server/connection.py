@@ -135,7 +135,7 @@ class BookieConnection(Protocol):
             turns.take_directly(dispatch.requests_taken)
         if self._load.adds:
             self._update_read_size()
-        if dispatch.has_rest:
+        if dispatch.has_rest and not self._is_lost:
             self._reader.read_bytes = LARGE_BYTES  # Requests in pieces do not delay complete ones.
         if not dispatch.is_waiting:
             turns.others_ask()
