@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def columns_of_environment() -> int | None:
     """Return the width in ``COLUMNS``, which overrides the terminal's; None if unset or 0."""
-    given = os.environ.get("COLUMNS", "")
-    return (int(given) or None) if given.isdigit() else None
+    text = os.environ.get("COLUMNS", "")
+    return (int(text) or None) if text.isdigit() else None
 
 
 def leave(status: int, words: str = "") -> None:

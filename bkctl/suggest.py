@@ -413,11 +413,11 @@ A key may end with the option's value; in the words ``{}`` is the value.
 
 def in_own_options(args: Sequence[str], path: str) -> list[str]:
     """Return the arguments of the command at ``path``, with other names of its options replaced."""
-    given, end = list(args), args.index("--") if "--" in args else len(args)
+    left, end = list(args), args.index("--") if "--" in args else len(args)
     found: list[str] = []
-    while given and len(args) - len(given) < end:
-        name, equals, value = given.pop(0).partition("=")
-        following = value if equals else given[0] if given else ""
+    while left and len(args) - len(left) < end:
+        name, equals, value = left.pop(0).partition("=")
+        following = value if equals else left[0] if left else ""
         words = _of_option(f"{name} {following}", path, SYNONYMS)
         takes_value = words is not None
         words = words or _of_option(name, path, SYNONYMS)
@@ -428,51 +428,54 @@ def in_own_options(args: Sequence[str], path: str) -> list[str]:
         found += [word.replace("{}", following) for word in words]
         if equals and not takes_value:
             found.append(value)
-        elif takes_value and not equals and given:
-            given.pop(0)
-    return found + given
+        elif takes_value and not equals and left:
+            left.pop(0)
+    return found + left
 
 
 _ONE_BOOKIE: Final = "name one bookie; decommission the next one after it"
 
-ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
+ARGUMENTS: Final = (
     (
         "bkctl bookie gc",
         "missing argument 'BOOKIE_ID'",
-    ): "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc --wait`",
-    ("bkctl bookie decommission", "unexpected argument: "): _ONE_BOOKIE,
-    ("bkctl decommission", "unexpected argument: "): _ONE_BOOKIE,
-    ("bkctl local", "it is for `local N`"): "for example: `bkctl local 3 --dir DIR --background`",
+        "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc --wait`",
+    ),
+    ("bkctl bookie decommission", "unexpected argument: ", _ONE_BOOKIE),
+    ("bkctl decommission", "unexpected argument: ", _ONE_BOOKIE),
+    ("bkctl local", "it is for `local N`", "for example: `bkctl local 3 --dir DIR --background`"),
     (
         "bkctl ledger map",
         "is not a whole number",
-    ): "name one ENTRY; without ENTRY the command shows all entries",
-    ("bkctl ledger list", "is not KEY=VALUE"): "--filter custom=KEY keeps ledgers with any value",
-    ("bkctl disk ", "unexpected argument: "): "name the bookie by -c FILE",
+        "name one ENTRY; without ENTRY the command shows all entries",
+    ),
+    ("bkctl ledger list", "is not KEY=VALUE", "--filter custom=KEY keeps ledgers with any value"),
+    ("bkctl disk ", "unexpected argument: ", "name the bookie by -c FILE"),
     (
         "bkctl ledger read",
         " is not a ledger id",
-    ): "the command reads one ledger; FIRST-LAST are entries: `bkctl ledger read LEDGER_ID 7-8`",
-    ("bkctl export", " is not a ledger id"): "`bkctl export --log NAME --to DIR` exports a log",
+        "the command reads one ledger; FIRST-LAST are entries: `bkctl ledger read LEDGER_ID 7-8`",
+    ),
+    ("bkctl export", " is not a ledger id", "`bkctl export --log NAME --to DIR` exports a log"),
     (
         "bkctl ledger map",
         "missing argument 'LEDGER_ID'",
-    ): "name a ledger of `bkctl ledger list`; `bkctl cluster map` draws all bookies",
+        "name a ledger of `bkctl ledger list`; `bkctl cluster map` draws all bookies",
+    ),
     (
         "bkctl log tail",
         "unexpected argument: ",
-    ): "`bkctl log tail NAME --from 0:100 | head -n 11` prints 11 entries from 0:100 on",
-    ("bkctl ledger read", "unexpected argument: "): "give the range as FIRST-LAST, as in 10-14",
-}
-"""The hints for wrong arguments, by the begin of a command's path and a part of the error."""
+        "`bkctl log tail NAME --from 0:100 | head -n 11` prints 11 entries from 0:100 on",
+    ),
+    ("bkctl ledger read", "unexpected argument: ", "give the range as FIRST-LAST, as in 10-14"),
+)
+"""The begin of a command's path, a part of an error about its arguments, and the hint for it."""
 
 
 def about_arguments(path: str, message: str) -> str:
     """Return the hint for wrong arguments of the command at ``path``; "" if unknown."""
     found = (
-        hint
-        for (prefix, part), hint in ARGUMENTS.items()
-        if path.startswith(prefix) and part in message
+        hint for prefix, part, hint in ARGUMENTS if path.startswith(prefix) and part in message
     )
     return next(found, "")
 

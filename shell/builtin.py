@@ -147,17 +147,17 @@ def _go(shell: Shell, name: str) -> click.Command:
 
     def go() -> None:
         elsewhere = shell.where()[0] != name
-        held = ", ".join(shell.program.held) if elsewhere else ""
+        names = ", ".join(shell.program.open_resources) if elsewhere else ""
         if (
-            held
+            names
             and shell.is_typed
             and not click.confirm(
-                f"{held}: this shell holds it open for writing. Release it now?", err=True
+                f"{names}: this shell holds it open for writing. Release it now?", err=True
             )
         ):
             raise SystemExit(1)
         if elsewhere:
-            shell.hand_back()
+            shell.release()
         shell.settings.drop(shell.program.go(name))
         shell.settings.set(place, name)
         shell.current.clear()  # The values in use belong to the other place.

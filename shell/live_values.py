@@ -126,7 +126,7 @@ class LiveState:
 
     label: str = ""
     text: str = ""
-    trouble: str = ""
+    problem: str = ""
     age_s: float = 0.0
 
 
@@ -170,8 +170,8 @@ class Live:
         if answer is None:
             return LiveState()
         age_s = self.questions.age_s(answer)
-        trouble = "" if answer.error is None else str(answer.error) or type(answer.error).__name__
+        problem = "" if answer.error is None else str(answer.error) or type(answer.error).__name__
         if answer.value is None:
-            return LiveState(trouble=trouble, age_s=age_s)
+            return LiveState(problem=problem, age_s=age_s)
         status = answer.value
-        return LiveState(status.label, status.text, trouble or status.trouble, age_s)
+        return LiveState(status.label, status.text, problem or status.problem, age_s)

@@ -27,7 +27,7 @@ class PlaceStatus(Protocol):
         """One line for the bar below the prompt."""
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """The problem in a few words; empty without one."""
 
 
@@ -109,13 +109,13 @@ class Program(Protocol):
         """The values that were printed last, by type name; ``_`` stands for them."""
 
     @property
-    def held(self) -> Sequence[str]:
+    def open_resources(self) -> Sequence[str]:
         """The resources that stay open between commands, in a few words each: ``ledger 42``."""
 
-    def hand_back(self, tell: Callable[[str, bool], object]) -> bool:
+    def release(self, report: Callable[[str, bool], object]) -> bool:
         """Release the open resources; return whether that succeeded.
 
-        ``tell`` is called with the result of each, and True if it is a failure. Called before
+        ``report`` is called with the result of each, and True if it is a failure. Called before
         commands use another place, and at the end.
         """
 

@@ -55,6 +55,6 @@ def prompt_parts(shell: Shell, *, narrow: bool = False) -> StyleAndTextTuples:
         ("class:prompt.alarm" if warning else "class:prompt.where", place),
         ("class:prompt.label", label),
         ("class:prompt.used", used),
-        ("class:prompt.trouble", "!" if state.trouble else ""),
+        ("class:prompt.problem", "!" if state.problem else ""),
         ("class:prompt", "> "),
     ]

@@ -42,9 +42,9 @@ def run(
     before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
         status = _run(shell, prefer, text=text, path=path, keep_going=keep_going)
-        return status if shell.hand_back() else status or FAILED
+        return status if shell.release() else status or FAILED
     finally:
-        program.hand_back(shell.report)  # Nothing is in progress, unless something was interrupted.
+        program.release(shell.report)  # Nothing is in progress, unless something was interrupted.
         program.close()
         for number, handler in before:
             signal.signal(number, handler)
@@ -172,7 +172,7 @@ def _script_on_stdin() -> Iterator[TextIO]:
 
 def run_plain(shell: Shell) -> int:
     """Read lines without editing and escape codes until the end of input."""
-    shell.tell(f"{shell.program.greeting}\nhelp lists commands, Ctrl-D leaves")
+    shell.note(f"{shell.program.greeting}\nhelp lists commands, Ctrl-D leaves")
     while shell.leaving is None:
         try:
             text = _read_plain(shell)
@@ -182,9 +182,9 @@ def run_plain(shell: Shell) -> int:
             if status == TERMINATED:
                 return status
             if status == INTERRUPTED:
-                shell.tell("")  # The terminal's echo of Ctrl-C has not ended its line.
+                shell.note("")  # The terminal's echo of Ctrl-C has not ended its line.
         except KeyboardInterrupt:
-            shell.tell("")
+            shell.note("")
     return shell.leaving or 0
 
 
@@ -196,7 +196,7 @@ def _read_plain(shell: Shell) -> str | None:
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:
-            shell.tell("")
+            shell.note("")
             return text or None
         text += line
         if not is_unfinished(text):

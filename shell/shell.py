@@ -114,25 +114,25 @@ class Shell:
     def took(self, seconds: float) -> None:
         """Print the time of a typed line, and ring the bell, as set by the user."""
         if self.timing_s is not None and seconds >= self.timing_s:
-            self.tell(f"({seconds:.2f} s)" if seconds < _MINUTE_S else f"({seconds:.0f} s)")
+            self.note(f"({seconds:.2f} s)" if seconds < _MINUTE_S else f"({seconds:.0f} s)")
         if self.bell_s is not None and seconds >= self.bell_s:
             click.echo("\a", nl=False, err=True)
 
-    def hand_back(self) -> bool:
+    def release(self) -> bool:
         """Have the program release what it holds open; return whether that succeeded."""
-        return self.program.hand_back(self.report)
+        return self.program.release(self.report)
 
     def report(self, text: str, is_failure: bool) -> None:  # noqa: FBT001 -- called by programs
         """Print the result of a release; in a script, only failures."""
         if is_failure:
             self.complain(text)
         elif self.is_typed:
-            self.tell(text)
+            self.note(text)
 
     def complain(self, text: str) -> None:
-        self.tell(f"{self.name}: {text}")
+        self.note(f"{self.name}: {text}")
 
-    def tell(self, text: str) -> None:
+    def note(self, text: str) -> None:
         if sys.stderr.isatty():
             text = "\n".join(_wrapped(line, self.columns) for line in text.splitlines())
         click.echo(text, err=True)
@@ -191,7 +191,7 @@ class Shell:
         if arguments and arguments[0].type.name in by_type and "." not in rest:
             head = words[: len(words) - len(rest)]
             value = by_type[arguments[0].type.name]
-            self.tell(f". stands for {value} here: {' '.join([*head, '.', *map(quoted, rest)])}")
+            self.note(f". stands for {value} here: {' '.join([*head, '.', *map(quoted, rest)])}")
 
 
 def _wrapped(line: str, width: int) -> str:

@@ -257,7 +257,7 @@ def connect(
         *where,
         token=token,
         timeout_s=timeout_s,
-        tell=session.messages.trace,
+        trace=session.messages.trace,
         profile=profile.name if profile is not None else "NAME",
     )
 

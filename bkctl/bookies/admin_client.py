@@ -6,6 +6,7 @@ bookies.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import shlex
@@ -83,15 +84,15 @@ class AdminClient:
         *,
         token: str = "",
         timeout_s: float = TIMEOUT_S,
-        tell: Callable[[str], object] = lambda _: None,
+        trace: Callable[[str], object] = lambda _: None,
         profile: str = "NAME",
     ) -> None:
-        """``tell`` is called with each request, as a curl command.
+        """``trace`` is called with each request, as a curl command.
 
         ``profile`` is the current profile's name, for the hint of a refusal.
         """
         self._address = HttpAddress(host, port, tls)
-        self._token, self._timeout_s, self._tell = token, timeout_s, tell
+        self._token, self._timeout_s, self._trace = token, timeout_s, trace
         self._profile = profile
         self._speaks_v2: bool | None = None
 
@@ -112,17 +113,16 @@ class AdminClient:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         sent = None if body is None else json.dumps(body)
         shown_body = None if body is None else json.dumps(_masked(body))
-        self._tell(as_curl(method, self._address, path, shown_body, with_token=bool(self._token)))
-        connection = self._connection()
+        self._trace(as_curl(method, self._address, path, shown_body, with_token=bool(self._token)))
         try:
-            connection.request(method, path, body=sent, headers=headers)
-            with connection.getresponse() as response:
-                return AdminAnswer(response.status, body_of(response).decode("utf-8", "replace"))
+            with contextlib.closing(self._connection()) as connection:
+                connection.request(method, path, body=sent, headers=headers)
+                with connection.getresponse() as response:
+                    text = body_of(response).decode("utf-8", "replace")
+                    return AdminAnswer(response.status, text)
         except (TimeoutError, OSError, http.client.HTTPException) as error:
             where = f"{self._address.host}:{self._address.port}"
             raise BookieUnavailableError(f"no HTTP at {where}: {_why_none(error)}") from error
-        finally:
-            connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port, tls = self._address

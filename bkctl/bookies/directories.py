@@ -11,7 +11,7 @@ from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import Column, Kind, shown
 from bkctl.session.cluster_settings import DEFAULT_CONF, overrides, read_conf
-from bookied.directories.roots import CURRENT, OLD_DATA
+from bookied.directories.roots import CURRENT, OLD_DATA, Directories
 from bookied.directories.using_processes import DirectoryUser, uses
 from bookied.offline import directories
 from bookied.offline.bookie import OfflineBookie
@@ -19,7 +19,6 @@ from bookied.storage.files.files import RealFiles
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-    from bookied.directories.roots import Directories
 
 _HEX: Final = re.compile("[0-9a-f]+")
 """The names of journals and entry logs, before the dot."""

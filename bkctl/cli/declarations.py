@@ -57,17 +57,14 @@ def flag(*names: str, **declared: Any) -> click.Option:
 
 def force(*checks: str) -> click.Option:
     """Declare ``--force``, which overrides safety checks."""
+    # Some names do not say why the check refuses.
+    meanings = [f"{check}: {REFUSES_IF[check]}." for check in checks if check in REFUSES_IF]
     return option(
         "--force",
         type=click.Choice(checks),
         multiple=True,
-        help=" ".join(["Override a safety check by its name.", *_meanings(checks)]),
+        help=" ".join(["Override a safety check by its name.", *meanings]),
     )
-
-
-def _meanings(checks: tuple[str, ...]) -> list[str]:
-    """Return a sentence for each check whose name does not say why it refuses."""
-    return [f"{check}: {REFUSES_IF[check]}." for check in checks if check in REFUSES_IF]
 
 
 def java_answers(existing: str) -> tuple[click.Option, click.Option]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from bkctl.cli.declarations import option
-from bkctl.cli.parameter_types import KEY_VALUE, LEDGER_ID, SIZE, Word
+from bkctl.cli.parameter_types import KEY_VALUE, LEDGER_ID, LEDGER_STATE, SIZE, Word
 
 OPEN_LEDGERS: Final = "open-ledgers"
 LOG_LEDGERS: Final = "log-ledgers"
@@ -36,6 +36,10 @@ QUORUMS: Final = (
     ),
 )
 
+FROM_FILE: Final = option(
+    "--from-file", metavar="FILE", help="Read ledger ids from FILE, too; - is stdin."
+)
+STATE: Final = option("--state", type=LEDGER_STATE, help="Only ledgers in this state.")
 PASSWORD_FILE: Final = option(
     "--password-file", metavar="FILE", help="File with the password; - asks for it."
 )

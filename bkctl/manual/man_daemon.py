@@ -12,14 +12,7 @@ from bkctl.manual.man_pages import Edition
 from bkctl.manual.roff import Page, bold, italic, usage
 from bookied.config.bookie import BookieConfig
 from bookied.errors import MEANING, OF_AUTORECOVERY
-from bookied.process.command_line import (
-    CONF_VARIABLE,
-    LEVEL_VARIABLE,
-    SIGNALS,
-    SIGNALS_OF_AUTORECOVERY,
-    autorecovery_parser,
-    bookie_parser,
-)
+from bookied.process import command_line
 
 CONF: Final = "bk_server.conf"
 
@@ -50,7 +43,7 @@ def _bookied(edition: Edition) -> str:
         "bookied", 8, about="store ledgers for BookKeeper clients",
         date=edition.date, source=edition.source,
     )  # fmt: skip
-    parser, autorecovery = bookie_parser(), autorecovery_parser()
+    parser, autorecovery = command_line.bookie_parser(), command_line.autorecovery_parser()
     page.title("SYNOPSIS")
     page.synopsis([("bookied", "[OPTIONS]"), ("bookied autorecovery", "[OPTIONS]")])
     page.title("DESCRIPTION")
@@ -67,9 +60,11 @@ def _bookied(edition: Edition) -> str:
     for action in _actions(parser):
         page.item(usage(_head(action)), _sentence(action.help or ""))
     page.title("SIGNALS")
-    for name, does in SIGNALS.items():
+    for name, does in command_line.SIGNALS.items():
         page.item(bold(name), _sentence(does))
-    signals = "; ".join(f"{name} {does}" for name, does in SIGNALS_OF_AUTORECOVERY.items())
+    signals = "; ".join(
+        f"{name} {does}" for name, does in command_line.SIGNALS_OF_AUTORECOVERY.items()
+    )
     page.paragraph(f"Autorecovery alone: {signals}.")
     page.title("EXIT STATUS")
     page.small_list(((str(int(status)), text) for status, text in MEANING.items()))
@@ -87,8 +82,8 @@ def _bookied(edition: Edition) -> str:
 
 
 _VARIABLES: Final = (
-    (CONF_VARIABLE, "The settings file, if `--conf` is not given."),
-    (LEVEL_VARIABLE, "The lowest level to log, if `--log-level` is not given."),
+    (command_line.CONF_VARIABLE, "The settings file, if `--conf` is not given."),
+    (command_line.LEVEL_VARIABLE, "The lowest level to log, if `--log-level` is not given."),
     ("BOOKIE_LOG_DIR, BOOKIE_LOG_FILE", "Log to this file, if `--log-file` is not given."),
     ("BK_key", "Sets one key of the settings file, as the containers of Java's bookie do."),
     (

@@ -14,11 +14,10 @@ import attrs
 from bkctl.errors import ProblemsError, UsageError
 from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.units import human_latency
-from bkctl.output.views import Kind, view_of
+from bkctl.output.views import Kind, View, view_of
 
 if TYPE_CHECKING:
     from bkctl.global_options import Options
-    from bkctl.output.views import View
 
 Record = Callable[["View", Any], Mapping[str, Any]]
 Select = Callable[["View", Iterable[Any]], Iterable[Any]]

@@ -136,8 +136,8 @@ class Column:
             kind = kind or _kind_of(shown_class, get)
             get = _listed(get) if kind is Kind.NESTED else _reader(get)
         kind = kind or _kind_of_annotation(getattr(get, "__annotations__", {}).get("return"))
-        told = {**attrs.asdict(self, recurse=False), "kind": kind}
-        return Field(**told, get=get)
+        values = {**attrs.asdict(self, recurse=False), "kind": kind}
+        return Field(**values, get=get)
 
 
 @attrs.frozen

@@ -29,11 +29,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.errors import CommandError, NothingFoundError, UsageError
-from bkctl.global_options import OF_PROFILE, OUTPUTS
+from bkctl.global_options import OF_PROFILE, OUTPUTS, Options
 from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from bkctl.global_options import Options
     from bkctl.session.messages import Messages
 
 if sys.version_info >= (3, 11):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
     from wire.ids import LedgerId
 
-Tell = Callable[[str, bool], object]
+Report = Callable[[str, bool], object]
 """Called with a message about a ledger, and whether it is a failure."""
 
 
@@ -38,46 +38,46 @@ class ShellWriters:
     """The writers of a shell, by the service URI of the cluster and the id of the ledger."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, LedgerId], WriterInUse] = {}
+        self._writers: dict[tuple[str, LedgerId], WriterInUse] = {}
 
     def get(self, uri: str, ledger_id: LedgerId) -> LedgerWriter | None:
         """Return the writer of a ledger, if the shell has it and it can still write."""
-        held = self._held.get((uri, ledger_id))
-        return held.writer if held is not None and held.writer.is_writable else None
+        kept = self._writers.get((uri, ledger_id))
+        return kept.writer if kept is not None and kept.writer.is_writable else None
 
     def keep(self, uri: str, client: BlockingClient, writer: LedgerWriter) -> None:
         """Keep the writer of a ledger."""
-        self._held[uri, writer.ledger_id] = WriterInUse(client, writer)
+        self._writers[uri, writer.ledger_id] = WriterInUse(client, writer)
 
     def __iter__(self) -> Iterator[LedgerId]:
         """Yield the ledgers whose writers can still write."""
-        return (one.writer.ledger_id for one in self._held.values() if one.writer.is_writable)
+        return (one.writer.ledger_id for one in self._writers.values() if one.writer.is_writable)
 
-    def hand_back(self, tell: Tell) -> bool:
+    def release(self, report: Report) -> bool:
         """Release all ledgers; return whether that succeeded."""
         done = True
-        while self._held:
-            _, held = self._held.popitem()
-            if held.writer.is_writable:
-                done = _hand_back(held, tell) and done
+        while self._writers:
+            _, kept = self._writers.popitem()
+            if kept.writer.is_writable:
+                done = _release(kept, report) and done
         return done
 
 
-def _hand_back(held: WriterInUse, tell: Tell) -> bool:
+def _release(kept: WriterInUse, report: Report) -> bool:
     from bkclient.admin.one_shot_adds import release_ledger
 
-    ledger = f"ledger {held.writer.ledger_id}"
+    ledger = f"ledger {kept.writer.ledger_id}"
     try:
-        held.client.call(lambda _client: release_ledger(held.writer))
+        kept.client.call(lambda _client: release_ledger(kept.writer))
     except (LedgerClosedError, NoSuchLedgerError) as error:
         # Closed by `ledger recover` with all confirmed entries, or deleted by `ledger delete`.
-        tell(f"this shell no longer writes to {ledger}: {error_message(error)}", False)
+        report(f"this shell no longer writes to {ledger}: {error_message(error)}", False)
     except (BookKeeperError, KeyboardInterrupt) as error:
-        recover = f"`bkctl ledger recover {held.writer.ledger_id}` closes it"
-        tell(f"{ledger} was not released: {error_message(error)}; {recover}", True)
+        recover = f"`bkctl ledger recover {kept.writer.ledger_id}` closes it"
+        report(f"{ledger} was not released: {error_message(error)}; {recover}", True)
         return False
     else:
-        tell(f"{ledger} released, after entry {held.writer.last_add_confirmed}", False)
+        report(f"{ledger} released, after entry {kept.writer.last_add_confirmed}", False)
     return True
 
 
@@ -95,9 +95,9 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
     """
     from bkclient.admin import one_shot_adds
 
-    held = writer_in_use(session, ledger_id)
-    if held is not None:
-        return held
+    kept = writer_in_use(session, ledger_id)
+    if kept is not None:
+        return kept
     writer = session.call(one_shot_adds.claim_ledger, ledger_id)
     if session.host.writers is not None:
         session.host.writers.keep(session.uri, session.cluster.client, writer)

@@ -62,17 +62,17 @@ def start_logging(level: str, stderr: Callable[[], TextIO]) -> None:
 class TracedStore:
     """A metadata store that reports its requests, and otherwise acts as the wrapped store.
 
-    Only ids and words of the arguments are reported: stored values may contain passwords. ``tell``
-    is None without a trace.
+    Only ids and words of the arguments are reported: stored values may contain passwords. Without a
+    trace, ``report`` is None.
     """
 
     def __init__(self, store: Any) -> None:
         self._store = store
-        self.tell: Callable[[str], object] | None = None
+        self.report: Callable[[str], object] | None = None
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if self.tell is None or not callable(found):
+        if self.report is None or not callable(found):
             return found
 
         def traced(*args: Any, **kwargs: Any) -> Any:
@@ -105,12 +105,12 @@ class TracedStore:
             self._write(f"{call} {_ms(began_s)}: {count} answers")
 
     def _write(self, text: str) -> None:
-        if self.tell is not None:
-            self.tell(text)
+        if self.report is not None:
+            self.report(text)
 
 
 def trace(
-    client: BlockingClient, tell: Callable[[str], object] | None, *, each: bool = False
+    client: BlockingClient, report: Callable[[str], object] | None, *, each: bool = False
 ) -> None:
     """Report all requests of a connection from now on; with None, stop.
 
@@ -120,13 +120,13 @@ def trace(
     if not isinstance(store, TracedStore):
         store = TracedStore(store)
         client.client.store = store
-    store.tell = tell
-    if tell is None:
+    store.report = report
+    if report is None:
         client.client.trace_requests(None)
         return
     from bkclient.connection.request_trace import RequestTrace
 
-    client.client.trace_requests(RequestTrace(tell, each=each))
+    client.client.trace_requests(RequestTrace(report, each=each))
 
 
 def _word(value: Any) -> str:

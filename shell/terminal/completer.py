@@ -78,11 +78,11 @@ def _on_arrival(coming: Future[Any], call: Callable[[], object]) -> None:
     """Have the event loop call ``call`` when the answer arrives."""
     loop = asyncio.get_running_loop()
 
-    def tell(_: Future[Any]) -> None:
+    def on_done(_: Future[Any]) -> None:
         with contextlib.suppress(RuntimeError):  # The prompt and its loop may have ended.
             loop.call_soon_threadsafe(call)
 
-    coming.add_done_callback(tell)
+    coming.add_done_callback(on_done)
 
 
 class TreeCompleter(Completer):

@@ -51,7 +51,7 @@ STYLE: Final = Style.from_dict(
         "prompt.alarm": "ansired bold",
         "prompt.label": "ansicyan",
         "prompt.used": "ansigreen",
-        "prompt.trouble": "ansired bold",
+        "prompt.problem": "ansired bold",
         "command": "bold",
         "option": "ansicyan",
         "quoted": "ansigreen",
@@ -61,7 +61,7 @@ STYLE: Final = Style.from_dict(
         "unknown": "ansired",
         "bottom-toolbar": "noreverse",
         "bar": "reverse",
-        "bar.trouble": "reverse ansired",
+        "bar.problem": "reverse ansired",
     }
 )
 
@@ -77,7 +77,7 @@ def run_prompt(
 ) -> int:
     """Read and run typed lines until the user leaves; return the status to leave with."""
     prompts = Prompts(shell, environ, vi=vi, bar=bar, keyboard=keyboard, screen=screen)
-    shell.tell(f"{shell.program.greeting}\nhelp lists commands, Tab completes, Ctrl-D leaves")
+    shell.note(f"{shell.program.greeting}\nhelp lists commands, Tab completes, Ctrl-D leaves")
     while shell.leaving is None:
         try:
             session = prompts.here()
@@ -208,17 +208,17 @@ def bar_text(shell: Shell, columns: int) -> StyleAndTextTuples:
     """Return the line below the prompt, cut to the width."""
     state = shell.state()
     age = f"{state.age_s:.0f} s ago" if state.age_s >= OLD_S else ""
-    held = shell.program.held
-    holds = f"holds {', '.join(held[:HELD_SHOWN])}" + (", ..." if held[HELD_SHOWN:] else "")
+    names = shell.program.open_resources
+    holds = f"holds {', '.join(names[:HELD_SHOWN])}" + (", ..." if names[HELD_SHOWN:] else "")
     parts = [
-        state.trouble,
+        state.problem,
         state.text,
-        holds if held else "",
+        holds if names else "",
         age,
         " ".join(shell.settings.changes),
     ]
     text = "  ".join(filter(None, parts)) or "..."
-    style = "class:bar.trouble" if state.trouble else "class:bar"
+    style = "class:bar.problem" if state.problem else "class:bar"
     return [(style, f" {text}"[:columns].ljust(columns))]
 
 

@@ -110,15 +110,15 @@ def test_the_state_is_the_last_one_known_with_its_age_and_why_it_is_not_newer() 
     later.now_s += 1
     state = live.state(())
     assert (state.label, state.text) == ("attic", "3 books")
-    assert (state.trouble, state.age_s) == ("the attic is locked", FRESH_S + 1)
+    assert (state.problem, state.age_s) == ("the attic is locked", FRESH_S + 1)
 
 
 def test_the_programs_own_trouble_is_told() -> None:
     program, later, live = _world()
-    program.now = ToyStatus(trouble="rain comes in")
+    program.now = ToyStatus(problem="rain comes in")
     live.state(())
     later.run()
-    assert live.state(()).trouble == "rain comes in"
+    assert live.state(()).problem == "rain comes in"
 
 
 def test_who_listens_hears_of_each_answer() -> None:

@@ -176,7 +176,7 @@ def test_what_is_held_at_the_end_is_let_go_and_a_failure_of_that_is_one(
 ) -> None:
     for torn, text, status in ((set(), "how", 0), ({"b1"}, "how", 1), ({"b1"}, "fail 7", 7)):
         program = ToyProgram()
-        program.held, program.torn = ["b1"], torn
+        program.open_resources, program.torn = ["b1"], torn
         assert run(program, text=text) == status
-        assert (program.held, program.closed) == ([], True)
+        assert (program.open_resources, program.closed) == ([], True)
         assert ("shelf: b1 torn" in capsys.readouterr().err) is bool(torn)

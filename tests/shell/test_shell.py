@@ -278,23 +278,23 @@ def test_the_system_can_be_asked_directly(run: Printed) -> None:
 
 
 def test_what_is_held_is_let_go_before_commands_go_elsewhere(run: Printed) -> None:
-    run.program.held = ["b1", "b2"]
+    run.program.open_resources = ["b1", "b2"]
     assert run("use latin") == ([0], "", "")
-    assert run.program.held == []
+    assert run.program.open_resources == []
 
 
 def test_what_is_held_stays_where_commands_go_already(run: Printed) -> None:
     run("use latin")
-    run.program.held, run.shell.is_typed = ["b1"], True
+    run.program.open_resources, run.shell.is_typed = ["b1"], True
     assert run("use latin") == ([0], "", "")
-    assert run.program.held == ["b1"]
+    assert run.program.open_resources == ["b1"]
 
 
 def test_who_types_hears_what_became_of_it_and_a_script_only_of_failures(run: Printed) -> None:
     for is_typed, told in ((True, "b2 put back\n"), (False, "")):
-        run.program.held, run.program.torn = ["b1", "b2"], {"b1"}
+        run.program.open_resources, run.program.torn = ["b1", "b2"], {"b1"}
         run.shell.is_typed = is_typed
-        assert not run.shell.hand_back()
+        assert not run.shell.release()
         assert run("")[2] == f"{told}shelf: b1 torn\n"
 
 

@@ -135,7 +135,7 @@ def copy():
 class ToyStatus:
     label: str = "attic"
     text: str = "3 books"
-    trouble: str = ""
+    problem: str = ""
 
 
 class ToyProgram:
@@ -155,7 +155,7 @@ class ToyProgram:
         self.asked: list[Any] = []
         self.closed = False
         self.last: dict[str, str] = {}
-        self.held: list[str] = []
+        self.open_resources: list[str] = []
         self.torn: set[str] = set()
 
     def candidates(self, kind: str, prefix: str, given: Sequence[str]) -> Any:
@@ -182,10 +182,10 @@ class ToyProgram:
     def may_fill(self, command: click.Command) -> bool:
         return command.name != "burn"
 
-    def hand_back(self, tell: Any) -> bool:
-        while self.held:
-            book = self.held.pop()
-            tell(f"{book} {'torn' if book in self.torn else 'put back'}", book in self.torn)
+    def release(self, report: Any) -> bool:
+        while self.open_resources:
+            book = self.open_resources.pop()
+            report(f"{book} {'torn' if book in self.torn else 'put back'}", book in self.torn)
         return not self.torn
 
     def close(self) -> None:

@@ -64,6 +64,13 @@ _CHECKED: Final = Column(
 )
 
 
+BEING_REPAIRED: Final = Column(
+    "being_repaired",
+    "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
+    header="LOCKED BY WORKERS",
+)
+
+
 declare_view(
     Status,
     "autorecoveries",
@@ -85,11 +92,7 @@ declare_view(
         cell=lambda v: delay_text(v.delay_s),
     ),
     Column("marked", "Number of under-replicated ledgers."),
-    Column(
-        "being_repaired",
-        "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
-        header="LOCKED BY WORKERS",
-    ),
+    BEING_REPAIRED,
     Column("oldest", "Time of the oldest mark.", "oldest_ms", cell=lambda v: _ago(v.oldest_ms)),
     _CHECKED,
     id="auditor",

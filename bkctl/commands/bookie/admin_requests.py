@@ -49,8 +49,8 @@ def ready(session: Session, bookie_id: BookieId, **where: Any) -> None:
 
 def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -> None:
     """Make a bookie read-only or writable, or show its mode."""
-    if session.dry_run and wanted != "status":
-        session.plan([f"turn read-only mode of bookie {bookie_id} {wanted}"])
+    step = f"turn read-only mode of bookie {bookie_id} {wanted}"
+    if wanted != "status" and session.plans_only([step]):
         return
     shift = None if wanted == "status" else wanted == "on"
     admin = _admin(session, bookie_id, where)
@@ -131,8 +131,7 @@ def compaction(
     """Suspend or resume a bookie's compaction, or show its state."""
     if wanted != "status" and not (major or minor):
         raise UsageError("--no-major and --no-minor together leave nothing to do")
-    if session.dry_run and wanted != "status":
-        session.plan([f"{wanted} compaction on bookie {bookie_id}"])
+    if wanted != "status" and session.plans_only([f"{wanted} compaction on bookie {bookie_id}"]):
         return
     suspend = None if wanted == "status" else wanted == "suspend"
     admin = _admin(session, bookie_id, where)
@@ -324,13 +323,13 @@ def planned(
         NothingFoundError: a setting does not exist.
         ConflictError: a setting cannot be changed while the bookie runs.
     """
-    given = dict(pairs)
-    if len(given) != len(pairs):
+    wanted = dict(pairs)
+    if len(wanted) != len(pairs):
         raise UsageError("give each key only once")
     before = all_settings(admin)
     if admin.speaks_v2:
-        _insist_known(given, before)
-        _insist_changeable(given, before)
+        _insist_known(wanted, before)
+        _insist_changeable(wanted, before)
     return [
         ChangedSetting(
             bookie_id=bookie_id,
@@ -338,7 +337,7 @@ def planned(
             was=masked(key, before[key]) if key in before else None,
             value=masked(key, value),
         )
-        for key, value in given.items()
+        for key, value in wanted.items()
     ]
 
 
@@ -371,8 +370,8 @@ def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: 
     return f"the next restart of the bookie ends this change; to keep it, set in {where}:{lines}"
 
 
-def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
-    for key in given:
+def _insist_known(wanted: Mapping[str, str], known: Mapping[str, str]) -> None:
+    for key in wanted:
         if key not in known:
             raise NothingFoundError(
                 f"there is no setting {key}{did_you_mean(key, known)}",
@@ -380,21 +379,15 @@ def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
             )
 
 
-def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> None:
+def _insist_changeable(wanted: Mapping[str, str], before: Mapping[str, str]) -> None:
+    from bookied.config import reload
     from bookied.config.bookie import BookieConfig
-    from bookied.config.reload import (
-        ContradictionError,
-        InvalidValueError,
-        SettingsRefusedError,
-        changeable,
-        changed_settings,
-        read_settings,
-    )
+    from bookied.config.reload import ContradictionError, InvalidValueError, SettingsRefusedError
 
     # A setting that is not set is reported as an empty text.
-    known = {key: text for key in changeable() if (text := before.get(key))}
+    known = {key: text for key in reload.changeable() if (text := before.get(key))}
     try:
-        changed_settings(attrs.evolve(BookieConfig(), **read_settings(known)), given)
+        reload.changed_settings(attrs.evolve(BookieConfig(), **reload.read_settings(known)), wanted)
     except ContradictionError as error:
         hint = "change the settings together, in one command: KEY=VALUE KEY=VALUE"
         raise UsageError(str(error), next_step=hint) from error

@@ -146,14 +146,14 @@ class BookieDetails:
         return self.bookie.bookie_id
 
 
-def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
+def named(session: Session, words: Sequence[str]) -> tuple[BookieId, ...]:
     """Return the bookies that a command line names; ``-`` reads ids from stdin.
 
     Raises:
         NothingFoundError: stdin contains no id.
     """
-    found = tuple(map(BookieId, session.input.words(given, BOOKIE_ID)))
-    if given and not found:
+    found = tuple(map(BookieId, session.input.words(words, BOOKIE_ID)))
+    if words and not found:
         raise NothingFoundError("no bookie ids on stdin")
     return found
 
@@ -304,13 +304,6 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     session.emit(session.call(check_bookie, bookie_id, entries))
 
 
-def _sanity(v: BookieCheck) -> str:
-    return (
-        f"bookie {v.bookie_id} is sane: {counted(v.entries, 'entry')} written in "
-        f"{human_duration(v.write_s)}, read in {human_duration(v.read_s)}"
-    )
-
-
 declare_view(
     BookieCheck,
     "tests",
@@ -319,5 +312,8 @@ declare_view(
     Column("entries", "Number of entries."),
     Column("write_s", "Time to write the entries."),
     Column("read_s", "Time to read the entries."),
-    sentence=_sanity,
+    sentence=lambda v: (
+        f"bookie {v.bookie_id} is sane: {counted(v.entries, 'entry')} written in "
+        f"{human_duration(v.write_s)}, read in {human_duration(v.read_s)}"
+    ),
 )

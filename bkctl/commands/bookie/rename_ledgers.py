@@ -24,10 +24,6 @@ from bkctl.session.session import Session
 from wire.ids import BookieId
 
 
-def _updated(v: BookieUpdated) -> str:
-    return f"{counted(v.ledgers, 'ledger')} changed from {v.old} to {v.new}"
-
-
 @shown(
     "updates",
     Column(
@@ -40,7 +36,7 @@ def _updated(v: BookieUpdated) -> str:
         Kind.NESTED,
     ),
     id="new",
-    sentence=_updated,
+    sentence=lambda v: f"{counted(v.ledgers, 'ledger')} changed from {v.old} to {v.new}",
 )
 class BookieUpdated:
     """The result for the ledgers that listed ``old``."""

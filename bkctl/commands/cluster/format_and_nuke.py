@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bkclient.metadata.errors import NotInitializedError
+from bkclient.metadata.tree.store import MetadataStore
 from bkctl.commands.cluster.backup import backup
 from bkctl.commands.cluster.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError
@@ -16,9 +17,6 @@ from bkctl.output.views import Column, field, shown
 from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, while_registered
 from bkctl.session.session import Session
-
-if TYPE_CHECKING:
-    from bkclient.metadata.tree.store import MetadataStore
 
 _URI: Final = Column("uri", "The metadata service.")
 
@@ -187,9 +185,8 @@ def nuke(
             next_step="check -u and BKCTL_SERVICE_URI",
         )
     refuse_unless_forced(session, (*while_registered(found.registered), *_ledgers(found)), force)
-    if session.dry_run:
-        lost = [f"remove {line}" for line in found.lines()]
-        session.plan([*lost, f"remove the cluster {found.instance_id}"])
+    lost = [f"remove {line}" for line in found.lines()]
+    if session.plans_only([*lost, f"remove the cluster {found.instance_id}"]):
         return
     if instance_id is None:
         _confirm(session, found, "Remove the cluster")

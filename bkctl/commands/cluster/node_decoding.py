@@ -15,16 +15,10 @@ from bkclient.metadata.zk_paths import LAYOUTS
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
+from wire.records import underreplication
 from wire.records.cookie import decode_cookie
 from wire.records.layout import decode_layout
 from wire.records.service_info import decode_service_info
-from wire.records.underreplication import (
-    decode_check_time,
-    decode_lock,
-    decode_mark,
-    decode_repair_layout,
-    decode_vote,
-)
 
 _INNER: Final = {
     "": "root",
@@ -118,14 +112,14 @@ def _decoded(found: KnownNode, path: str, value: bytes) -> Any:
         "ledger": lambda: decode_metadata(value),
         "registration": lambda: decode_service_info(value, BookieId(name)),
         "cookie": lambda: decode_cookie(value),
-        "mark": lambda: decode_mark(value),
-        "lock": lambda: decode_lock(value),
-        "vote": lambda: decode_vote(value),
-        "auditor election": lambda: decode_vote(value) if value else None,
+        "mark": lambda: underreplication.decode_mark(value),
+        "lock": lambda: underreplication.decode_lock(value),
+        "vote": lambda: underreplication.decode_vote(value),
+        "auditor election": lambda: underreplication.decode_vote(value) if value else None,
         "layout": lambda: decode_layout(value),
-        "autorecovery layout": lambda: decode_repair_layout(value),
+        "autorecovery layout": lambda: underreplication.decode_repair_layout(value),
         "recovery delay": lambda: parse_delay(value),
-        "check time": lambda: decode_check_time(value),
+        "check time": lambda: underreplication.decode_check_time(value),
         "instance id": lambda: decode_instance_id(path, value),
         "switch": lambda: _SWITCHES[path],
         "log": lambda: decode_record(name, value),

@@ -345,9 +345,8 @@ def test(
         ProblemsError: a threshold of ``fail_if`` is exceeded.
     """
     limits = thresholds(fail_if, sanity_checks.ClusterCheck)
-    if session.dry_run:
-        end = "keep" if keep else "delete"
-        session.plan([f"write, read and {end} a ledger of {counted(entries, 'entry')}"])
+    end = "keep" if keep else "delete"
+    if session.plans_only([f"write, read and {end} a ledger of {counted(entries, 'entry')}"]):
         return
     found = session.call(
         sanity_checks.check_cluster,
@@ -417,8 +416,7 @@ class HealthCheck:
 
 def switch_health_check(session: Session, *, switch: str | None) -> None:
     """Print or change the cluster's switch for quarantines by clients."""
-    if switch is not None and session.dry_run:
-        session.plan([f"{switch} the health check"])
+    if switch is not None and session.plans_only([f"{switch} the health check"]):
         return
     wanted = None if switch is None else switch == "enable"
     session.emit(session.call(health_check, wanted))

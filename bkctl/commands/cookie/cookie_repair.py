@@ -226,13 +226,13 @@ def repair(session: Session) -> None:
 
 def _former_paths(seen: _BookieOnDisk) -> dict[Path, Path]:
     """Return the former path of each moved root; empty if the cookies disagree on the paths."""
-    held = [one.cookie for one in seen.cookies]
+    cookies = [one.cookie for one in seen.cookies]
     old = {
         attrs.evolve(one, layout_version=COOKIE_VERSION)
-        for one in held
+        for one in cookies
         if one is not None and cookie_differences(seen.master, one)
     }
-    if None in held or len(old) != 1:
+    if None in cookies or len(old) != 1:
         return {}
     has_shards = seen.bookie.config.storage_class is StorageClass.DB
     return former_paths(seen.master, old.pop(), has_shards=has_shards)

@@ -15,13 +15,9 @@ from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_atomically
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, declare_view, field, shown
+from bkctl.session import safety_checks
 from bkctl.session.safety_check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
-from bkctl.session.safety_checks import (
-    Objection,
-    refuse_unless_forced,
-    some_names,
-    while_registered,
-)
+from bkctl.session.safety_checks import Objection
 from bkctl.session.session import Session
 from bkctl.suggest import similar_bookie
 from wire.errors import FormatError
@@ -100,11 +96,7 @@ class CookieText:
     version: int | None = None
 
 
-def _changed(v: CookieChanged) -> str:
-    return f"cookie of {v.bookie_id} {v.change}"
-
-
-@shown("cookies", sentence=_changed)
+@shown("cookies", sentence=lambda v: f"cookie of {v.bookie_id} {v.change}")
 class CookieChanged:
     """A change to a cookie: created, updated, unchanged or deleted."""
 
@@ -321,7 +313,7 @@ def _delete(
     session.about = f"bookie {bookie_id}"
     found = _if_stored(session, bookie_id, needed=not files)
     reliance = session.call(cookies.reliance_on, bookie_id)
-    refuse_unless_forced(session, _objections(reliance), force)
+    safety_checks.refuse_unless_forced(session, _objections(reliance), force)
     if session.dry_run:
         for line in _remarks(reliance):
             session.note(line)
@@ -340,7 +332,7 @@ def _delete(
     )
     # While the question waited, the bookie may have started or received ledgers.
     now = _objections(session.call(cookies.reliance_on, bookie_id))
-    refuse_unless_forced(session, (one for one in now if one.check not in force), ())
+    safety_checks.refuse_unless_forced(session, (one for one in now if one.check not in force), ())
     for path in files:
         path.unlink()
     if found is not None:
@@ -388,7 +380,7 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
     """Yield the objections to the removal of a cookie."""
     bookie_id = reliance.bookie_id
     if reliance.registered:
-        yield from while_registered([bookie_id], REGISTERED)
+        yield from safety_checks.while_registered([bookie_id], REGISTERED)
     if reliance.not_closed:
         count = len(reliance.not_closed)
         what = (
@@ -397,20 +389,20 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
         yield Objection(
             OPEN_LEDGERS,
             f"{count} {what} it, and a new bookie with this id would not know which ledgers are "
-            f"fenced: {some_names(reliance.not_closed)}",
+            f"fenced: {safety_checks.some_names(reliance.not_closed)}",
             f"close them first (`bkctl ledger recover {reliance.not_closed[0]}`)",
         )
     if reliance.unreadable:
         yield Objection(
             OPEN_LEDGERS,
             f"the metadata of {counted(len(reliance.unreadable), 'ledger')} cannot be read, and "
-            f"may list {bookie_id}: {some_names(reliance.unreadable)}",
+            f"may list {bookie_id}: {safety_checks.some_names(reliance.unreadable)}",
             "repair or delete them first",
         )
     if reliance.only_here:
         yield Objection(
             ONLY_COPIES,
             f"entries of {counted(len(reliance.only_here), 'ledger')} have no other copy in "
-            f"service: {some_names(reliance.only_here)}",
+            f"service: {safety_checks.some_names(reliance.only_here)}",
             "start it, and wait until its entries are copied",
         )

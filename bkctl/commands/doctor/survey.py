@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
@@ -14,11 +14,12 @@ from bkclient.admin import cookies as stored_cookies
 from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
-from bkclient.config.findings import Findings, Severity
+from bkclient.config.findings import ConfigError, Findings, Severity
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import DamagedMark, MarkError, Version
 from bkclient.metadata.errors import UNREADABLE, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.placement.rack_script import ScriptError
 from bkclient.replication import autorecovery_admin
 from bkclient.replication.ledger_verification import lost_ledgers
@@ -60,12 +61,9 @@ from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie
 
-if TYPE_CHECKING:
-    from bkclient.metadata.tree.store import MetadataStore
-
 T = TypeVar("T")
 
-TELL_EVERY: Final = 1000
+REPORT_EVERY: Final = 1000
 """Ledgers between two updates of the progress display."""
 
 _BAD: Final = {Severity.LOSS, Severity.RISK}
@@ -200,7 +198,7 @@ async def examine_cluster(
     bookies: Collection[BookieSummary],
     limits: DoctorLimits,
     now_ms: int,
-    tell: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> ClusterSurvey:
     """Return the survey of a cluster with these bookies; walks over all ledgers.
 
@@ -224,7 +222,7 @@ async def examine_cluster(
         silent=frozenset(one.bookie_id for one in bookies if one.unreachable and not one.refuses),
     )
     has_ledgers = identity.layout is not None  # Without a layout, ledgers cannot be found.
-    logs = await _look_at_ledgers(client, ledgers, found, tell) if has_ledgers else ()
+    logs = await _look_at_ledgers(client, ledgers, found, report) if has_ledgers else ()
     cookies = await stored_cookies.list_cookies(client)
     return ClusterSurvey(
         now_ms=now_ms,
@@ -278,12 +276,12 @@ class _Readings:
 
 
 async def _look_at_ledgers(
-    client: Client, ledgers: LedgerCensus, found: _Readings, tell: Callable[[int], None]
+    client: Client, ledgers: LedgerCensus, found: _Readings, report: Callable[[int], None]
 ) -> tuple[str, ...]:
     """Count all ledgers, and read the ends of some; return the logs that have lost a ledger."""
     listed = await found.read(ledgers_of_logs(client), {})
     unseen = {one for some in listed.values() for one in some or ()}
-    await found.read(_count(client.store, ledgers, tell, unseen), None)
+    await found.read(_count(client.store, ledgers, report, unseen), None)
     logs = await found.read(damaged_logs(client, listed, unseen), ())
     async for step in lost_ledgers(client, ledgers.to_read()):
         ledgers.ends_read = step.looked_at
@@ -298,15 +296,18 @@ async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery_adm
 
 
 async def _count(
-    store: MetadataStore, ledgers: LedgerCensus, tell: Callable[[int], None], unseen: set[LedgerId]
+    store: MetadataStore,
+    ledgers: LedgerCensus,
+    report: Callable[[int], None],
+    unseen: set[LedgerId],
 ) -> None:
     """Count the ledgers; remove existing ledgers from ``unseen``."""
     async for ledger in walk(store):
         ledgers.add(ledger)
         unseen.discard(ledger.ledger_id)
-        if ledgers.total % TELL_EVERY == 0:
-            tell(ledgers.total)
-    tell(ledgers.total)
+        if ledgers.total % REPORT_EVERY == 0:
+            report(ledgers.total)
+    report(ledgers.total)
 
 
 async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[LedgerId]:
@@ -402,17 +403,15 @@ def _local_cookie(found: Directories) -> tuple[Path | None, Cookie | None]:
 
 
 def _stored_cookie(bookie: StoppedBookie) -> Cookie | None:
-    held = bookie.stored.read()
+    found = bookie.stored.read()
     try:
-        return None if held is None else decode_cookie(held.value)
+        return None if found is None else decode_cookie(found.value)
     except FormatError:
         return None  # The finding about the cluster's cookies reports it.
 
 
 def _settings(session: Session) -> Findings:
     """Return findings about the settings, also about settings that are refused."""
-    from bkclient.config.findings import ConfigError
-
     try:
         return load_bookie_config(directories.bookie_properties(session, ()))[1]
     except ConfigError as error:

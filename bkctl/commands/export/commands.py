@@ -6,14 +6,8 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.declarations import argument, flag, option
-from bkctl.cli.parameter_types import (
-    DURATION,
-    KEY_VALUE,
-    LEDGER_RANGES,
-    LEDGER_STATE,
-    LOG_NAME,
-    TIME,
-)
+from bkctl.cli.ledger_options import STATE
+from bkctl.cli.parameter_types import DURATION, KEY_VALUE, LEDGER_RANGES, LOG_NAME, TIME
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 
 export = Command(
@@ -38,11 +32,7 @@ export = Command(
         argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),
         option("--log", type=LOG_NAME, metavar="NAME", help="The ledgers of a log."),
         option("--topic", metavar="TOPIC", help="The ledgers of a Pulsar topic."),
-        option(
-            "--state",
-            type=LEDGER_STATE,
-            help="Only ledgers in this state.",
-        ),
+        STATE,
         option(
             "--created-after",
             type=TIME,

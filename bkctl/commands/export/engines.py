@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import queue
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Container, Sequence
+from multiprocessing import connection
 from typing import Any, Final
 
 from bkctl.commands.export.errors import ExportError, translated
@@ -24,7 +22,7 @@ from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import Task
 
 WATCH_INTERVAL_S: Final = 0.2
-Look = Callable[[], object]
+Poll = Callable[[], object]
 """A function that the calling thread calls a few times a second while tasks run."""
 
 
@@ -36,7 +34,7 @@ class SparkEngine:
         self.cores: int = spark.sparkContext.defaultParallelism
         self.progress_host: str = spark.conf.get("spark.driver.host", "127.0.0.1")
 
-    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[TaskResult]:
+    def run(self, job: CopyJob, tasks: Sequence[Task], poll: Poll) -> list[TaskResult]:
         """Run all tasks; return their results, in any order.
 
         Raises:
@@ -44,7 +42,7 @@ class SparkEngine:
             ExportError: Spark failed.
         """
         results: list[TaskResult] = []
-        watch(self._spark, lambda: results.extend(self._collect(job, tasks)), look)
+        watch(self._spark, lambda: results.extend(self._collect(job, tasks)), poll)
         return results
 
     def _collect(self, job: CopyJob, tasks: Sequence[Task]) -> list[TaskResult]:
@@ -86,8 +84,8 @@ def _has_any(task: Task, ledger_ids: Container[int]) -> bool:
     return any(entry_range.ledger_id in ledger_ids for entry_range in task)
 
 
-def watch(spark: Any, work: Callable[[], object], look: Look) -> None:
-    """Run ``work`` in a thread and call ``look`` meanwhile; Ctrl-C cancels Spark's jobs first."""
+def watch(spark: Any, work: Callable[[], object], poll: Poll) -> None:
+    """Run ``work`` in a thread and call ``poll`` meanwhile; Ctrl-C cancels Spark's jobs first."""
     failure: list[BaseException] = []
 
     def run() -> None:
@@ -101,7 +99,7 @@ def watch(spark: Any, work: Callable[[], object], look: Look) -> None:
     try:
         while thread.is_alive():
             thread.join(WATCH_INTERVAL_S)
-            look()
+            poll()
     except BaseException:
         with uninterrupted():
             while thread.is_alive():  # Repeated, because a job may begin after the first call.
@@ -117,8 +115,6 @@ IN_PROCESS_BYTES_MAX: Final = 16 * 1024 * 1024
 start.
 """
 
-_LENGTH: Final = struct.Struct(">I")
-
 
 class LocalEngine:
     """The engine that runs tasks in worker processes of this machine, one task per worker.
@@ -132,7 +128,7 @@ class LocalEngine:
     def __init__(self, cores: int | None = None) -> None:
         self.cores = cores or len(os.sched_getaffinity(0))
 
-    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[TaskResult]:
+    def run(self, job: CopyJob, tasks: Sequence[Task], poll: Poll) -> list[TaskResult]:
         """Run all tasks; return their results, in any order.
 
         Raises:
@@ -144,129 +140,91 @@ class LocalEngine:
                 return [copy_task(job, n, task) for n, task in enumerate(tasks)]
             except Exception as error:
                 raise translated(error) from error
-        waiting: queue.SimpleQueue[tuple[int, Task]] = queue.SimpleQueue()
-        for numbered in enumerate(tasks):
-            waiting.put(numbered)
-        pool = [_Worker(job, waiting) for _ in range(min(self.cores, len(tasks)))]
+        left = list(enumerate(tasks))[::-1]
+        results: list[TaskResult] = []
+        workers = [_Worker() for _ in range(min(self.cores, len(tasks)))]
         try:
-            while any(worker.is_alive for worker in pool):
-                _join_one(pool)
-                look()
-                for worker in pool:
-                    if worker.failure is not None:
-                        raise translated(worker.failure) from worker.failure
+            for worker in workers:
+                worker.begin(job, *left.pop())
+            busy = list(workers)
+            while busy:
+                ready = connection.wait([one.connection for one in busy], WATCH_INTERVAL_S)
+                for worker in [one for one in busy if one.connection in ready]:
+                    results.append(worker.result())
+                    if left:
+                        worker.begin(job, *left.pop())
+                    else:
+                        busy.remove(worker)
+                poll()
         finally:
-            for worker in pool:
+            for worker in workers:
                 worker.stop()
-        return [result for worker in pool for result in worker.results]
-
-
-def _join_one(pool: Sequence[_Worker]) -> None:
-    next(worker for worker in pool if worker.is_alive).join(WATCH_INTERVAL_S)
+        return results
 
 
 class _Worker:
-    """One worker process, and the thread that sends tasks to it."""
+    """One worker process."""
 
-    def __init__(self, job: CopyJob, waiting: queue.SimpleQueue[tuple[int, Task]]) -> None:
-        self.results: list[TaskResult] = []
-        self.failure: BaseException | None = None
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            # Ctrl-C shall only reach the exporter, which ends its workers.
-            start_new_session=True,
-        )
-        self._thread = threading.Thread(target=self._serve, args=(job, waiting), daemon=True)
-        self._thread.start()
+    def __init__(self) -> None:
+        self.connection, theirs = connection.Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # The exporter's stdout has only its results.
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                },
+                # Ctrl-C shall only reach the exporter, which ends its workers.
+                start_new_session=True,
+            )
 
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
+    def begin(self, job: CopyJob, number: int, task: Task) -> None:
+        """Send the next task; if the process has ended, ``result`` reports it."""
+        with contextlib.suppress(BrokenPipeError):
+            self.connection.send((job, number, task))
 
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
+    def result(self) -> TaskResult:
+        """Return the result of the task.
 
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._thread.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with contextlib.suppress(OSError):
-                stream.close()
-
-    def _serve(self, job: CopyJob, waiting: queue.SimpleQueue[tuple[int, Task]]) -> None:
+        Raises:
+            ExportReadError, ExportWriteError: the task failed.
+            ExportError: the process ended.
+        """
         try:
-            while True:
-                try:
-                    number, task = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                self.results.append(self._run(job, number, task))
-        except BaseException as error:  # noqa: BLE001 -- raised again by the caller's thread
-            self.failure = error
-
-    def _run(self, job: CopyJob, number: int, task: Task) -> TaskResult:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            _send(self._process.stdin, (job, number, task))
-            answer = _receive(self._process.stdout)
+            answer: TaskResult | str = self.connection.recv()
         except (OSError, EOFError) as error:
             status = self._process.wait()
             raise ExportError(f"a worker process ended with {status}") from error
         if isinstance(answer, str):
-            raise _TaskFailedError(answer)
-        result: TaskResult = answer
-        return result
+            raise translated(_TaskFailedError(answer))
+        return answer
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.connection.close()
 
 
 class _TaskFailedError(Exception):
     """A task failed in a worker; the message is the text of the task's error."""
 
 
-def _send(stream: Any, value: object) -> None:
-    data = pickle.dumps(value)
-    stream.write(_LENGTH.pack(len(data)) + data)
-    stream.flush()
-
-
-def _receive(stream: Any) -> Any:
-    """Return the next value from a worker or its parent process.
-
-    Raises:
-        EOFError: the other process has closed the stream.
-    """
-    (size,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
-    return pickle.loads(_exactly(stream, size))  # noqa: S301 -- from our own child or parent
-
-
-def _exactly(stream: Any, size: int) -> bytes:
-    data: bytes = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
-
-
-def work() -> None:
-    """Run tasks from stdin until its end: the main function of a worker process."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Output of other code must not mix with the answers.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+def work(exporter: connection.Connection) -> None:
+    """Run the exporter's tasks until it closes the connection: a worker's main function."""
     while True:
         try:
-            job, number, task = _receive(sys.stdin.buffer)
+            job, number, task = exporter.recv()
         except EOFError:
             return
         try:
             answer: Any = copy_task(job, number, task)
         except Exception as error:  # noqa: BLE001 -- it goes to the exporter
             answer = str(error) or repr(error)
-        _send(answers, answer)
+        exporter.send(answer)
 
 
 if __name__ == "__main__":
-    work()
+    work(connection.Connection(int(sys.argv[1])))

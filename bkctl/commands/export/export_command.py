@@ -78,8 +78,8 @@ def export(
     _rounds(session, choice, target, chosen, follow_s)
 
 
-def _ranges(session: Session, given: Sequence[Any]) -> tuple[IdRange, ...]:
-    ranges = [one for some in session.input.words(given, LEDGER_RANGES) for one in some]
+def _ranges(session: Session, words: Sequence[Any]) -> tuple[IdRange, ...]:
+    ranges = [one for some in session.input.words(words, LEDGER_RANGES) for one in some]
     if not ranges:
         raise NothingFoundError("no ledger ids on stdin")
     return tuple(ranges)

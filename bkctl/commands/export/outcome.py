@@ -60,11 +60,11 @@ def _exported_sentence(report: ExportReport) -> str:
 
 def _how_to_read(line: str) -> str:
     """Return the line for Spark, and a line for Spark versions without a Delta release."""
-    told = f"\nin Spark: {line}"
+    lines = f"\nin Spark: {line}"
     path = line.removeprefix('spark.read.format("delta").load')
     if path != line:
-        told += f"\nwithout Spark: deltalake.DeltaTable{path}.to_pyarrow_table()"
-    return told
+        lines += f"\nwithout Spark: deltalake.DeltaTable{path}.to_pyarrow_table()"
+    return lines
 
 
 def _lost(report: ExportReport) -> str:

@@ -31,6 +31,7 @@ from bkctl.commands.export.errors import (
 from bkctl.commands.export.interrupts import uninterrupted
 from bkctl.commands.export.outcome import ExportedLedger, ExportReport, UnreadableLedger
 from bkctl.commands.export.spark.session import spark_session
+from bkctl.commands.export.target import manifest, new_since_last
 from bkctl.commands.export.target.commit import (
     COMMIT_PATH,
     Commit,
@@ -43,25 +44,8 @@ from bkctl.commands.export.target.commit import (
 )
 from bkctl.commands.export.target.delta_table import check_library, check_table, listed_files
 from bkctl.commands.export.target.file_systems import TargetFiles, open_files
-from bkctl.commands.export.target.manifest import (
-    DELTA,
-    FOLDER,
-    PARQUET,
-    ManifestError,
-    TargetTree,
-)
-from bkctl.commands.export.target.new_since_last import (
-    ExportChange,
-    added_paths,
-    check_ours,
-    check_strangers,
-    contradiction,
-    find_changes,
-    folder_of,
-    in_order,
-    is_another,
-    whole,
-)
+from bkctl.commands.export.target.manifest import ManifestError, TargetTree
+from bkctl.commands.export.target.new_since_last import ExportChange
 from bkctl.commands.export.target.verify_files import (
     check_footers,
     check_ranges,
@@ -153,10 +137,9 @@ def export_ledgers(
     """
     _check_pyarrow()
     from bkclient.blocking import BlockingClient
-    from bkclient.config.client import ClientConfig
 
     options = attrs.evolve(options or ExportOptions(), **more)
-    if options.table_format == DELTA:
+    if options.table_format == manifest.DELTA:
         check_library()
     config = config or ClientConfig()
     with BlockingClient(uri, config=config) as client:
@@ -218,7 +201,7 @@ def plan_export(
     from bkclient.blocking import BlockingClient
 
     options = attrs.evolve(options, recover=False)
-    if options.table_format == DELTA:
+    if options.table_format == manifest.DELTA:
         check_library()
     try:
         files = open_files(target)
@@ -286,7 +269,7 @@ def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:
     try:
         check_ranges(tree.ledgers.values(), tree.files.values())
     except ExportVerifyError as error:
-        where = f"{files.uri}/{FOLDER}"
+        where = f"{files.uri}/{manifest.FOLDER}"
         raise ManifestError(f"the records in {where} contradict each other: {error}") from error
     return tree
 
@@ -297,9 +280,9 @@ def _opened(target: str) -> Iterator[tuple[TargetFiles, TargetTree]]:
     try:
         files = open_files(target)
         files.make_root()
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             with _not_busy(files):
-                held.enter_context(files.locked())
+                stack.enter_context(files.locked())
             with uninterrupted():
                 tree = _loaded(files)
                 sweep_staging(files)
@@ -327,7 +310,7 @@ def _check_recopied(client: BlockingClient, tree: TargetTree, change: ExportChan
     ids = sorted({part.ledger_id for part in change.recopied})
     reasons: dict[int, str] = {}
     for extent in client.call(read_extents, ids, unreadable=reasons):
-        if (reason := contradiction(tree, extent)) is not None:
+        if (reason := new_since_last.contradiction(tree, extent)) is not None:
             reasons[extent.ledger_id] = reason
     if reasons:
         raise ExportReadError(
@@ -354,7 +337,7 @@ class _ExportRun:
         self._client, self._uri, self._config, self._cluster = client, uri, config, cluster
         self._files, self._tree, self._options = files, tree, options
         self._layout = options.layout or tree.layout or "ledger"
-        self._table_format = options.table_format or tree.table_format or PARQUET
+        self._table_format = options.table_format or tree.table_format or manifest.PARQUET
         if self._is_delta:
             check_library()
 
@@ -404,14 +387,14 @@ class _ExportRun:
         options = self._options
         if options.skip_unreadable and not options.again:
             for extent in plan.extents:
-                if (reason := contradiction(self._tree, extent)) is not None:
+                if (reason := new_since_last.contradiction(self._tree, extent)) is not None:
                     plan.unreadable[extent.ledger_id] = reason
         return [one for one in plan.extents if one.ledger_id not in plan.unreadable]
 
     def _check_target(self, sizes: Mapping[str, int]) -> None:
         tree, where = self._tree, self._files.uri
-        check_ours(tree, self._cluster, self._layout, self._table_format, where)
-        check_strangers(tree, sizes, where)
+        new_since_last.check_ours(tree, self._cluster, self._layout, self._table_format, where)
+        new_since_last.check_strangers(tree, sizes, where)
 
     def _change(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> ExportChange:
         change = self._found_changes(extents, sizes)
@@ -429,7 +412,7 @@ class _ExportRun:
             raise ForeignFilesError(
                 "--since-last writes no shared file again: give the ids of ledgers with --again"
             )
-        return find_changes(
+        return new_since_last.find_changes(
             self._tree,
             extents,
             sizes,
@@ -439,7 +422,7 @@ class _ExportRun:
 
     @property
     def _is_delta(self) -> bool:
-        return self._table_format == DELTA
+        return self._table_format == manifest.DELTA
 
     def _sizes(self) -> dict[str, int]:
         """Return the sizes of the files that count for the export, by path.
@@ -462,7 +445,9 @@ class _ExportRun:
         """Copy all of ``todo`` below ``staged``; note unreadable ledgers."""
         staging_files = self._files.child(staged)
         with self._engine(todo, spark) as engine, open_listener(engine.progress_host) as listener:
-            tasks = cut(in_order(self._layout, todo), engine.cores, folder_of=self._folder_of)
+            tasks = cut(
+                new_since_last.in_order(self._layout, todo), engine.cores, folder_of=self._folder_of
+            )
             job = CopyJob(
                 self._uri,
                 self._config,
@@ -486,7 +471,7 @@ class _ExportRun:
         options, tree = self._options, self._tree
         if options.again or not (options.verify and options.verify_earlier and tree.files):
             return []
-        ids = {one.ledger_id for one in extents if not is_another(tree, one)}
+        ids = {one.ledger_id for one in extents if not new_since_last.is_another(tree, one)}
         # Other programs may have rewritten a Delta table: files outside the table do not count.
         listed = listed_files(self._files.uri) if self._is_delta else tree.files
         return [
@@ -511,7 +496,7 @@ class _ExportRun:
             verify_files(staging_files, written)
 
     def _folder_of(self, extent: LedgerExtent) -> str:
-        folder = folder_of(self._layout, extent)
+        folder = new_since_last.folder_of(self._layout, extent)
         if self._layout == "ledger":
             return folder
         run = f"run={self._tree.run + 1}"
@@ -545,19 +530,15 @@ class _ExportRun:
             cluster=self._cluster,
             layout=self._layout,
             now_ms=time.time_ns() // 1_000_000,
-            ledgers=[*(whole(tree, part) for part in change.todo), *change.noted],
+            ledgers=[*(new_since_last.whole(tree, part) for part in change.todo), *change.noted],
             files=written,
             removed=change.removed,
             table_format=self._table_format,
             choice=self._choice,
         )
-        existing = frozenset(self._files.names())
-        added = added_paths(
-            self._layout,
-            record.run,
-            written,
-            existing,
-            by_file=self._files.is_object_store,
+        existing, by_file = frozenset(self._files.names()), self._files.is_object_store
+        added = new_since_last.added_paths(
+            self._layout, record.run, written, existing, by_file=by_file
         )
         with uninterrupted():
             with _not_busy(self._files):
@@ -592,14 +573,14 @@ class _ExportRun:
             self._described(extent, by_ledger.get(extent.ledger_id, []), change)
             for extent in extents
         )
-        held = tree.files.values()
+        files = tree.files.values()
         return ExportReport(
             target=self._files.uri,
             ledgers=ledgers,
-            entries=sum(file.rows for file in held),
-            payload_bytes=sum(file.payload_bytes for file in held),
-            files=len(held),
-            file_bytes=sum(file.size for file in held),
+            entries=sum(file.rows for file in files),
+            payload_bytes=sum(file.payload_bytes for file in files),
+            files=len(files),
+            file_bytes=sum(file.size for file in files),
             copied_entries=sum(part.entries for part in change.parts),
             copied_ledgers=len({part.ledger_id for part in change.parts}),
             read_back=self._read_back(),
@@ -631,7 +612,7 @@ class _ExportRun:
             digest=extent.digest_type.lower(),
             files=len(files),
             file_bytes=sum(file.size for file in files),
-            path=f"{self._files.uri}/{folder_of('ledger', extent)}"
+            path=f"{self._files.uri}/{new_since_last.folder_of('ledger', extent)}"
             if is_alone
             else self._files.uri,
             unchanged=extent.ledger_id in change.unchanged,

@@ -14,14 +14,13 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Kind, field, shown
 from bkctl.session import shell_writers
 from wire.codes import LedgerState
-from wire.ids import EntryId, LedgerId
+from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.ledger.recovery_run import RecoveryProgress
     from bkctl.session.session import Session
-    from wire.ids import BookieId
 
 
 def _fenced_sentence(fenced: LedgerFenced) -> str:
@@ -49,9 +48,9 @@ class LedgerFenced:
     covered: bool = field("Whether no writer can add any more.")
 
 
-def fence(session: Session, given: Sequence[Any]) -> None:
+def fence(session: Session, words: Sequence[Any]) -> None:
     """Fence ledgers: no writer can add any more. The ledgers are not closed."""
-    ledger_ids.for_each_ledger(session, given, _fence, LedgerFenced, after=_insist_covered)
+    ledger_ids.for_each_ledger(session, words, _fence, LedgerFenced, after=_insist_covered)
 
 
 def _fence(session: Session, ledger_id: LedgerId) -> Any:
@@ -128,9 +127,9 @@ class LedgerClosed:
     length: int = field("Bytes of payload.", kind=Kind.BYTES)
 
 
-def close(session: Session, given: Sequence[Any]) -> None:
+def close(session: Session, words: Sequence[Any]) -> None:
     """Close ledgers after the last entry of their writers; `-` reads ids from stdin."""
-    ledger_ids.for_each_ledger(session, given, _close, LedgerClosed)
+    ledger_ids.for_each_ledger(session, words, _close, LedgerClosed)
 
 
 def _close(session: Session, ledger_id: LedgerId) -> Any:
@@ -148,9 +147,9 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
     return session.call(_claim_and_close, ledger_id)
 
 
-def recover(session: Session, given: Sequence[Any]) -> None:
+def recover(session: Session, words: Sequence[Any]) -> None:
     """Find the last entry of each ledger and close the ledger there; `-` reads ids from stdin."""
-    ledger_ids.for_each_ledger(session, given, _recover, LedgerClosed)
+    ledger_ids.for_each_ledger(session, words, _recover, LedgerClosed)
 
 
 def _recover(session: Session, ledger_id: LedgerId) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
-from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
+from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, confirmed_by_handover
 from bkclient.quorum.fragments import fewest_racks
 from bkctl.commands.ledger.entry_output import is_text
 from bkctl.output.units import counted, human_bytes
@@ -26,11 +26,8 @@ from bkctl.output.views import (
     field,
     shown,
 )
-from wire.ids import NO_ENTRY
-
-if TYPE_CHECKING:
-    from wire.ids import BookieId, EntryId, LedgerId
-    from wire.ledger_metadata import LedgerMetadata
+from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
 
 
 def _digest(value: Any) -> str | None:
@@ -62,7 +59,6 @@ def _last_entry(value: Any) -> str:
 
 
 def _confirmed(value: Any) -> int | None:
-    from bkclient.ledger.handover_state import confirmed_by_handover
 
     metadata = value.metadata
     if metadata is None or metadata.is_closed or HANDOVER_KEY not in metadata.custom:

@@ -6,7 +6,15 @@ import click
 
 from bkctl.cli.command import SubGroup
 from bkctl.cli.declarations import argument, flag, option
-from bkctl.cli.ledger_options import FORMS, FRAMING, LEDGER_CHECKS, NEW_LEDGER, PASSWORD_FILE
+from bkctl.cli.ledger_options import (
+    FORMS,
+    FRAMING,
+    FROM_FILE,
+    LEDGER_CHECKS,
+    NEW_LEDGER,
+    PASSWORD_FILE,
+    STATE,
+)
 from bkctl.cli.parameter_types import (
     BOOKIE_ID,
     DURATION,
@@ -14,7 +22,6 @@ from bkctl.cli.parameter_types import (
     KEY_VALUE,
     LEDGER_ID,
     LEDGER_IDS,
-    LEDGER_STATE,
 )
 from bkctl.commands.ledger.replicas.commands import REPLICAS
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
@@ -209,7 +216,7 @@ ledger.command(
     A ledger that `bkctl ledger create` made, or that `bkctl ledger add` released, is closed at
     once. Any other open ledger may have a writer. The command asks before it fences that writer.
     """,
-    params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
+    params=(argument("words", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples="""
         bkctl ledger close 42  # no client can add any more; readers see the end
@@ -233,11 +240,7 @@ ledger.command(
     -f -n 0` prints new entries, and only a writer makes them.
     """,
     params=(
-        option(
-            "--state",
-            type=LEDGER_STATE,
-            help="Only ledgers in this state.",
-        ),
+        STATE,
         option(
             "--bookie",
             type=BOOKIE_ID,
@@ -299,7 +302,7 @@ fence = ledger.command(
     The command sets each ledger to in-recovery in the metadata, then fences the ledger on the
     bookies of its last fragment. It prints the bookies that answered. `-` reads ids from stdin.
     """,
-    params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
+    params=(argument("words", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples="""
         bkctl ledger fence 42  # the writer can add no more; the ledger is not closed yet
@@ -318,7 +321,7 @@ recover = ledger.command(
     copies of each entry that it finds, and closes the ledger. You can interrupt the command and run
     it again at any time.
     """,
-    params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
+    params=(argument("words", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples="""
         bkctl ledger recover 42  # close a ledger whose writer has died
@@ -340,8 +343,8 @@ ledger.command(
     `bkctl log delete` keep the log intact.
     """,
     params=(
-        argument("given", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
-        option("--from-file", metavar="FILE", help="Read ledger ids from FILE, too; - is stdin."),
+        argument("words", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
+        FROM_FILE,
         option(
             "--force",
             type=LEDGER_CHECKS,

@@ -13,13 +13,12 @@ from bkclient.ledger.creation import NewLedger
 from bkctl.errors import UsageError
 from bkctl.output.views import LEDGER, field, shown
 from wire.codes import DigestType
-from wire.ids import LedgerId
+from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.ledger.writer import LedgerWriter
     from bkctl.session.session import Session
-    from wire.ids import BookieId
 
 
 @shown("ledgers", bare=True)

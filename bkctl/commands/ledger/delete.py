@@ -33,11 +33,7 @@ CUSTOM_CHARS_MAX: Final = 40
 """Characters shown of a key or a value, at most."""
 
 
-def _deleted_sentence(deleted: LedgerDeleted) -> str:
-    return f"ledger {deleted.ledger_id} deleted"
-
-
-@shown("ledgers", sentence=_deleted_sentence)
+@shown("ledgers", sentence=lambda v: f"ledger {v.ledger_id} deleted")
 class LedgerDeleted:
     """A ledger whose metadata was deleted."""
 
@@ -60,10 +56,10 @@ class DeletionCandidate:
 
 
 def delete(
-    session: Session, given: Sequence[Any], from_file: str | None, force: Sequence[str]
+    session: Session, words: Sequence[Any], from_file: str | None, force: Sequence[str]
 ) -> None:
     """Delete ledgers for good; `-` reads ids from stdin."""
-    chosen = ledger_ids.ids_from_arguments(session, given, from_file)
+    chosen = ledger_ids.ids_from_arguments(session, words, from_file)
     wanted = _candidates(session, chosen)
     lines = [*map(loss, wanted), *_together(wanted)]
     if session.dry_run and wanted:  # The plan also lists ledgers that the checks below refuse.
@@ -177,9 +173,9 @@ def loss(one: DeletionCandidate) -> str:
 
 def _custom(custom: Mapping[str, bytes]) -> str:
     """Return the first keys of custom metadata with their values, printable and shortened."""
-    given = [(key, value) for key, value in custom.items() if not key.startswith("bkctl.")]
-    shown = given[:CUSTOM_KEYS_SHOWN]
-    more = len(given) - len(shown)
+    known = [(key, value) for key, value in custom.items() if not key.startswith("bkctl.")]
+    shown = known[:CUSTOM_KEYS_SHOWN]
+    more = len(known) - len(shown)
     pairs = [f"{_cut(key)}={_cut(value)}" for key, value in shown]
     return "".join(f", {pair}" for pair in pairs) + (f", and {more} more" if more else "")
 

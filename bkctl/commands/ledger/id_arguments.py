@@ -38,18 +38,18 @@ def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:
 
 
 def ids_from_arguments(
-    session: Session, given: Sequence[Any], from_file: str | None, *, everything: bool = False
+    session: Session, words: Sequence[Any], from_file: str | None, *, everything: bool = False
 ) -> Iterator[LedgerId]:
     """Return the ids that a command line names, in its order.
 
     Raises:
         UsageError: the command line names no ids, or both ids and all ledgers.
     """
-    if everything == bool(given or from_file):
+    if everything == bool(words or from_file):
         picked = "".join(f" --filter {shlex.quote(one)}" for one in session.options.filters)
         use = f"give ids, or `-` and the ids of `bkctl ledger list{picked} -o id` on stdin"
         raise UsageError("no ledger is named", next_step=use)
-    return _all(session) if everything else _given(session, given, from_file)
+    return _all(session) if everything else _named(session, words, from_file)
 
 
 def _all(session: Session) -> Iterator[LedgerId]:
@@ -57,15 +57,15 @@ def _all(session: Session) -> Iterator[LedgerId]:
         yield from ids
 
 
-def _given(session: Session, given: Sequence[Any], from_file: str | None) -> Iterator[LedgerId]:
-    yield from session.input.words(given, LEDGER_ID)
+def _named(session: Session, words: Sequence[Any], from_file: str | None) -> Iterator[LedgerId]:
+    yield from session.input.words(words, LEDGER_ID)
     if from_file is not None:
         yield from ids_in_file(session, from_file)
 
 
 def for_each_ledger(
     session: Session,
-    given: Sequence[Any],
+    words: Sequence[Any],
     work: Callable[[Session, LedgerId], Any],
     kind: type,
     *,
@@ -80,12 +80,12 @@ def for_each_ledger(
         BookKeeperError: the work on the only ledger failed.
         PartlyDoneError: the work on some of several ledgers failed.
     """
-    ids = map(LedgerId, session.input.words(given, LEDGER_ID))
+    ids = map(LedgerId, session.input.words(words, LEDGER_ID))
     if session.dry_run:
         session.plan([work(session, ledger_id) for ledger_id in ids])
         return
-    if len(given) == 1 and given[0] != "-":
-        value = work(session, LedgerId(given[0]))
+    if len(words) == 1 and words[0] != "-":
+        value = work(session, LedgerId(words[0]))
         session.emit(value)
         after(value)
         return

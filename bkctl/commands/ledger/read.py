@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from bkctl.environment_and_streams import Host
+from bkctl.errors import UsageError
 from bkctl.output.atomic_file import replacing_file
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ def read(
     """Print the payloads of LEDGER_ID's entries."""
     from bkctl.commands.ledger import entry_ranges
     from bkctl.commands.ledger.list_and_show import metadata_of
-    from bkctl.errors import UsageError
 
     session.about = f"ledger {ledger_id}"
     if entries is not None and (first is not None or last is not None):
@@ -171,7 +172,6 @@ def choose_form(
     """Return the form that the options select, or the default for this ledger and output."""
     from bkctl.commands.ledger import entry_output
     from bkctl.commands.ledger.write import FRAMING_KEY
-    from bkctl.errors import UsageError
 
     if sum(option is not None for option in (form, delimiter, pattern)) > 1:
         raise UsageError(
@@ -216,19 +216,20 @@ def _record_kind() -> type:
 
 
 def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
-    from bkctl.commands.ledger.columns import EntryRecord, preview
+    from bkctl.commands.ledger.columns import EntryRecord
 
-    table = session.options.output in {"table", "wide"}
     for entry in found:
-        yield EntryRecord(
-            entry.ledger_id,
-            entry.entry_id,
-            entry.payload,
-            entry.lac,
-            preview(entry.payload)
-            if table
-            else payload_value(entry.payload, session.options.entry_format),
-        )
+        text = record_text(session, entry.payload)
+        yield EntryRecord(entry.ledger_id, entry.entry_id, entry.payload, entry.lac, text)
+
+
+def record_text(session: Session, payload: bytes) -> Any:
+    """Return a payload for a record: its beginning in a table, else see ``payload_value``."""
+    from bkctl.commands.ledger.columns import preview
+
+    if session.options.output in {"table", "wide"}:
+        return preview(payload)
+    return payload_value(payload, session.options.entry_format)
 
 
 def payload_value(payload: bytes, entry_format: str | None) -> Any:
@@ -267,7 +268,6 @@ def print_entries(
 
 def _write_records(session: Session, stream: BinaryIO, entries: Iterable[Entry]) -> None:
     """Write entries to a file in the form of ``-o``."""
-    from bkctl.environment_and_streams import Host
     from bkctl.output.results import Emitter
 
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")

@@ -11,6 +11,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -20,23 +21,23 @@ from twisted.python.failure import Failure
 from bkclient.admin import one_shot_adds
 from bkclient.errors import ClientLedgerFencedError
 from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
+from bkctl.commands.ledger.input_cutting import CHUNK_BYTES, Cutter, Framing, cutter, looks_binary
 from bkctl.commands.ledger.list_and_show import metadata_of
+from bkctl.errors import ConflictError, NothingFoundError, UsageError
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, field, shown
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
-from wire.ids import EntryId
+from wire.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bkclient.client import Client
     from bkclient.ledger.writer import LedgerWriter
-    from bkctl.commands.ledger.input_cutting import Cutter, Framing
     from bkctl.session.interrupt import Stop
     from bkctl.session.session import Session
-    from wire.ids import LedgerId
 
 READ_BYTES: Final = 256 * 1024
 FRAMING_KEY: Final = "bkctl.framing"
@@ -108,8 +109,6 @@ def insist_given(data: Sequence[str], path: str | None, command: str) -> None:
         UsageError: neither or both are given.
     """
     if (path is not None) == bool(data):
-        from bkctl.errors import UsageError
-
         raise UsageError(
             "DATA, --file FILE or - is needed, and only one of them",
             next_step=f"to add the lines of a pipe: {command} -",
@@ -219,7 +218,7 @@ def _write(session: Session, new: Any, source: StreamSource) -> Any:
                 f"the rest goes into a new one: {source.rest(pump, 'bkctl ledger write -')}"
             )
             raise stop.reason
-    source.tell_ending(session)
+    source.note_missing_newline(session)
     return LedgerWritten(
         ledger_id=ledger_id,
         entries=pump.entries,
@@ -236,8 +235,6 @@ def _undo_if_fenced_before(
     Raises:
         ConflictError: the ledger was deleted.
     """
-    from bkctl.errors import ConflictError
-
     ledger_id = writer.ledger_id
     try:
         was_ours = writer.last_add_confirmed < 0 and session.call(_delete_unchanged, writer)
@@ -469,7 +466,7 @@ class StreamSource(EntrySource):
             data = read_some(self._stream)
         self._start = b""
 
-    def tell_ending(self, session: Session) -> None:
+    def note_missing_newline(self, session: Session) -> None:
         if self._framing.value == "lines" and self._last_byte not in {b"", b"\n"}:
             session.note(
                 "note: the last line has no newline; `bkctl ledger read` will print one after it"
@@ -486,11 +483,6 @@ def open_source(
         OSError: the file cannot be read.
         FramingError: the input does not fit the framing.
     """
-    from pathlib import Path
-
-    from bkctl.commands.ledger.input_cutting import CHUNK_BYTES, Framing, cutter, looks_binary
-    from bkctl.errors import NothingFoundError, UsageError
-
     if framing is not None and chunk_bytes is not None:
         raise UsageError(f"--{framing} and --chunks: only one of them can be given")
     try:

@@ -11,6 +11,7 @@ import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
@@ -25,14 +26,13 @@ from bkctl.output.views import Column, Kind, field, shown
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:
-    from bkclient.client import Client
     from bkclient.ledger.creation import NewLedger
     from bkclient.ledger.reader import LedgerReader
     from bkclient.ledger.writer import LedgerWriter
     from bkctl.session.interrupt import Stop
     from bkctl.session.session import Session
 
-LOOK_S: Final = 0.25
+UPDATE_EVERY_S: Final = 0.25
 """Seconds between two updates of the display."""
 
 PAYLOADS: Final = 16
@@ -44,12 +44,8 @@ def _latency(name: str, doc: str) -> Column:
         name,
         f"{doc}.",
         kind=Kind.SECONDS,
-        cell=lambda v: _in_ms(getattr(v, name)),
+        cell=lambda v: f"{getattr(v, name) * 1000:.3f} ms",
     )
-
-
-def _in_ms(latency_s: float | None) -> str:
-    return "-" if latency_s is None else f"{latency_s * 1000:.3f} ms"
 
 
 @shown(
@@ -179,8 +175,10 @@ class BenchLoad:
     ) -> None:
         self._seconds, self._send = seconds, send
         self._total = entries_wanted(entries, for_s) + warm_up
+        self.total = None if for_s is not None else entries + warm_up
+        """The number of entries that ends the load; None if a time ends it."""
         self._warm_up, self._window, self._for_s = warm_up, window, for_s or math.inf
-        self._sent = self._under_way = self.done = 0
+        self._sent = self._in_flight = self.done = 0
         self._began_s: float | None = None
         self._ended_s = 0.0
         self._failure: Failure | None = None
@@ -196,7 +194,7 @@ class BenchLoad:
         self._total = 0
 
     async def run(self, sleep: Callable[[float], Deferred[Any]]) -> AsyncIterator[int]:
-        """Run the load; yield the number of finished entries, every ``LOOK_S`` seconds.
+        """Run the load; yield the number of finished entries, every ``UPDATE_EVERY_S`` seconds.
 
         Raises:
             ClientError: a request failed; no more are sent.
@@ -204,8 +202,8 @@ class BenchLoad:
         if not self._warm_up:
             self._began_s = self._seconds()
         self._fill()
-        while self._under_way:
-            await sleep(LOOK_S)
+        while self._in_flight:
+            await sleep(UPDATE_EVERY_S)
             yield self.done
         if self._failure is not None:
             self._failure.raiseException()
@@ -217,13 +215,13 @@ class BenchLoad:
 
     def _fill(self) -> None:
         total = min(self._warm_up, self._total) if self._began_s is None else self._total
-        while self._under_way < self._window and self._sent < total and not self._failure:
+        while self._in_flight < self._window and self._sent < total and not self._failure:
             number, began_s = self._sent, self._seconds()
-            self._sent, self._under_way = self._sent + 1, self._under_way + 1
+            self._sent, self._in_flight = self._sent + 1, self._in_flight + 1
             self._send(number).addCallbacks(self._ended, self._failed, callbackArgs=(began_s,))
 
     def _ended(self, _: object, began_s: float) -> None:
-        self._under_way -= 1
+        self._in_flight -= 1
         self.done += 1
         now_s = self._ended_s = self._seconds()
         if self._began_s is not None:
@@ -235,7 +233,7 @@ class BenchLoad:
         self._fill()
 
     def _failed(self, failure: Failure) -> None:
-        self._under_way -= 1
+        self._in_flight -= 1
         self._failure = self._failure or failure
 
 
@@ -268,27 +266,15 @@ def write(
     """
     limits = thresholds(fail_if, BenchResult)
     new = _new_ledger(session, of_ledger)
-    if session.dry_run:
-        step = "" if keep else ", and delete it"
-        what = amount_text(entries, for_s, warm_up)
-        session.plan([f"write {what} of {size} bytes to a ledger{step}"])
+    what, step = amount_text(entries, for_s, warm_up), "" if keep else ", and delete it"
+    if session.plans_only([f"write {what} of {size} bytes to a ledger{step}"]):
         return
     with (
         _bench_ledger(session, new, keep=keep) as writer,
         session.interrupts.stopping() as stop,
     ):
-        load = _run(
-            session,
-            f"writing to ledger {writer.ledger_id}",
-            _writing,
-            stop,
-            writer,
-            size=size,
-            entries=entries,
-            warm_up=warm_up,
-            window=window,
-            for_s=for_s,
-        )
+        load = _adds(writer, size, entries=entries, warm_up=warm_up, window=window, for_s=for_s)
+        _run(session, f"writing to ledger {writer.ledger_id}", load, stop)
         session.run(writer.close)
     found = measured(
         "write",
@@ -337,66 +323,31 @@ def _bench_ledger(session: Session, new: NewLedger, *, keep: bool) -> Iterator[L
     try:
         yield writer
     except BaseException:
-        session.call(_abandon, writer)
+        session.cluster.client.run(writer.abandon)
         raise
     finally:
         if not keep:
             session.call(lambda client: client.delete_ledger(writer.ledger_id))
 
 
-async def _abandon(_client: Client, writer: LedgerWriter) -> None:
-    writer.abandon()
-
-
-def _writing(
-    client: Client, writer: LedgerWriter, *, size: int, **amount: Any
-) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
+def _adds(writer: LedgerWriter, size: int, **amount: Any) -> BenchLoad:
+    """Return a load of adds to a ledger."""
     entries = payloads(size)
-    return _requests(client, lambda number: writer.add(entries[number % PAYLOADS]), **amount)
-
-
-def _requests(
-    client: Client, send: Callable[[int], Deferred[Any]], **amount: Any
-) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
-    clock = client.cluster.clock
-    load = BenchLoad(clock.seconds, send, **amount)
-    return _steps(load, load.run(lambda seconds: deferLater(clock, seconds)))
-
-
-async def _steps(
-    load: BenchLoad | _ChunkLoad, run: AsyncIterator[int]
-) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
-    """Yield a load, and then the numbers of its finished entries."""
-    yield load
-    async for done in run:
-        yield done
+    return BenchLoad(
+        time.monotonic, lambda number: writer.add(entries[number % PAYLOADS]), **amount
+    )
 
 
 def _run(
-    session: Session,
-    what: str,
-    function: Any,
-    stop: Stop | None,
-    *args: Any,
-    entries: int,
-    warm_up: int,
-    for_s: float | None = None,
-    **more: int,
-) -> BenchLoad | _ChunkLoad:
-    """Run a load with a display; return the load at its end, or when ``stop`` is set."""
-    steps: Iterator[BenchLoad | _ChunkLoad | int] = session.iterate(
-        function, *args, entries=entries, warm_up=warm_up, for_s=for_s, **more
-    )
-    load = next(steps)
-    assert not isinstance(load, int)
-    total = None if for_s is not None else entries + warm_up
-    with session.progress(what, total=total, unit="entries") as progress:
+    session: Session, what: str, load: BenchLoad | _ChunkLoad, stop: Stop | None = None
+) -> None:
+    """Run a load with a display, to its end or until ``stop`` is set."""
+    steps = session.iterate(lambda client: load.run(partial(deferLater, client.cluster.clock)))
+    with session.progress(what, total=load.total, unit="entries") as progress:
         for done in steps:
-            assert isinstance(done, int)
             progress.update(done)
             if stop:
                 load.stop()
-    return load
 
 
 # Read -------------------------------------------------------------------------------------------
@@ -423,14 +374,10 @@ def read(
         Interrupted: the time limit or a signal ended the run; the figures are of the entries read.
     """
     limits = thresholds(fail_if, BenchResult)
-    if session.dry_run:
-        made = f"write {counted(entries, 'entry')} of {size} bytes, " if ledger_id is None else ""
-        session.plan([f"{made}read {amount_text(entries, for_s, warm_up)}"])
+    made = f"write {counted(entries, 'entry')} of {size} bytes, " if ledger_id is None else ""
+    if session.plans_only([f"{made}read {amount_text(entries, for_s, warm_up)}"]):
         return
     amount: dict[str, Any] = {"entries": entries, "warm_up": warm_up, "for_s": for_s}
-    reading: Any = _reading_in_order
-    if at_random:
-        reading, amount["window"] = _reading_at_random, window
     ledger: AbstractContextManager[LedgerId]
     if ledger_id is None:
         ledger = _filled_ledger(session, entries=entries, size=size, window=window, **of_ledger)
@@ -440,8 +387,13 @@ def read(
         reader = session.call(lambda client: client.open_ledger(to_read))
         if reader.last_add_confirmed < 0:
             raise UsageError("it has no entry that is confirmed", next_step="take another ledger")
+        load: BenchLoad | _ChunkLoad
+        if at_random:
+            load = _random_reads(reader, window=window, **amount)
+        else:
+            load = _ChunkLoad(time.monotonic, reader, **amount)
         with session.interrupts.stopping() as stop:
-            load = _run(session, f"reading ledger {to_read}", reading, stop, reader, **amount)
+            _run(session, f"reading ledger {to_read}", load, stop)
     mean = reader.length / (reader.last_add_confirmed + 1) if reader.is_closed else 0.0
     found = measured(
         "random read" if at_random else "read",
@@ -461,21 +413,20 @@ def _filled_ledger(
 ) -> Iterator[LedgerId]:
     """Create, fill and close a ledger for a block; delete it at the end."""
     with _bench_ledger(session, _new_ledger(session, of_ledger), keep=False) as writer:
-        counts = {"entries": entries, "warm_up": 0, "window": window}
-        _run(session, "writing", _writing, None, writer, size=size, **counts)
+        load = _adds(writer, size, entries=entries, warm_up=0, window=window)
+        _run(session, "writing", load)
         session.run(writer.close)
         yield writer.ledger_id
 
 
-def _reading_at_random(
-    client: Client, reader: LedgerReader, **amount: Any
-) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
+def _random_reads(reader: LedgerReader, **amount: Any) -> BenchLoad:
+    """Return a load of reads of single entries of a ledger."""
     rng, end = random.Random(), reader.last_add_confirmed + 1
 
     def send(_: int) -> Deferred[Any]:
         return Deferred.fromCoroutine(reader.read_entry(rng.randrange(end)))
 
-    return _requests(client, send, **amount)
+    return BenchLoad(time.monotonic, send, **amount)
 
 
 class _ChunkLoad:
@@ -492,6 +443,7 @@ class _ChunkLoad:
     ) -> None:
         self._seconds, self._reader, self._for_s = seconds, reader, for_s or math.inf
         self._warm_up, self._total = warm_up, entries_wanted(entries, for_s)
+        self.total = None if for_s is not None else entries + warm_up
         self.measured, self.elapsed_s = 0, 0.0
         self.latencies_s = array("d")
 
@@ -499,13 +451,13 @@ class _ChunkLoad:
         """Read no more chunks."""
         self._total = 0
 
-    async def run(self) -> AsyncIterator[int]:
-        """Run the load; yield the number of entries read, at most every ``LOOK_S`` seconds."""
+    async def run(self, _sleep: object) -> AsyncIterator[int]:
+        """Run the load; yield the number of entries read, as often as updates are due."""
         warmed, shown_s = 0, self._seconds()
         while warmed < self._warm_up and self._total:
             async for count, _ in self._chunks(self._warm_up - warmed):
                 warmed += count
-                if self._seconds() - shown_s >= LOOK_S:
+                if self._seconds() - shown_s >= UPDATE_EVERY_S:
                     yield warmed
                     shown_s = self._seconds()
         began_s = self._seconds()
@@ -515,7 +467,7 @@ class _ChunkLoad:
                 self.latencies_s.append(wait_s)
                 now_s = self._seconds()
                 self.elapsed_s = now_s - began_s
-                if now_s - shown_s >= LOOK_S:
+                if now_s - shown_s >= UPDATE_EVERY_S:
                     yield warmed + self.measured
                     shown_s = self._seconds()
 
@@ -529,10 +481,3 @@ class _ChunkLoad:
                 if not self._total or self.elapsed_s >= self._for_s:
                     return
                 began_s = self._seconds()
-
-
-def _reading_in_order(
-    client: Client, reader: LedgerReader, **amount: Any
-) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
-    load = _ChunkLoad(client.cluster.clock.seconds, reader, **amount)
-    return _steps(load, load.run())

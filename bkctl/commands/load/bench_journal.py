@@ -10,20 +10,15 @@ import time
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from bkctl.commands.load.bench import (
-    LOOK_S,
-    PAYLOADS,
-    BenchResult,
-    amount_text,
-    conclude,
-    entries_wanted,
-    measured,
-    payloads,
-)
+from bkctl.commands.load import bench
+from bkctl.commands.load.bench import PAYLOADS, UPDATE_EVERY_S, BenchResult
 from bkctl.errors import CommandError, file_errors
 from bkctl.output.filters import thresholds
+from bkctl.session.interrupt import Stop
+from bkctl.session.session import Session
+from bookied.errors import DiskWriteFailedError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import entry_record
 from bookied.storage.journal.group_commit import GroupCommit
@@ -31,11 +26,6 @@ from bookied.storage.journal.journal_settings import JournalEvents, JournalSetti
 from bookied.storage.journal.writer import Journal
 from wire.codes import DigestType
 from wire.digest import digester
-
-if TYPE_CHECKING:
-    from bkctl.session.interrupt import Stop
-    from bkctl.session.session import Session
-    from bookied.errors import DiskWriteFailedError
 
 PREALLOCATE_BYTES: Final = 16 * 1024 * 1024
 """The default of journalPreAllocSizeMB."""
@@ -64,9 +54,8 @@ def journal(
             entries.
     """
     limits = thresholds(fail_if, BenchResult)
-    if session.dry_run:
-        what = amount_text(entries, for_s, warm_up)
-        session.plan([f"write {what} of {size} bytes to a journal there"])
+    what = bench.amount_text(entries, for_s, warm_up)
+    if session.plans_only([f"write {what} of {size} bytes to a journal there"]):
         return
     with file_errors(directory):
         place = Path(tempfile.mkdtemp(prefix="bkctl-bench-", dir=directory))
@@ -80,11 +69,11 @@ def journal(
             session.interrupts.stopping() as stop,
         ):
             run.write(
-                records(size), entries_wanted(entries, for_s) + warm_up, for_s, stop, progress
+                records(size), bench.entries_wanted(entries, for_s) + warm_up, for_s, stop, progress
             )
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    found = measured(
+    found = bench.measured(
         "journal",
         run.latencies_s,
         entries=len(run.latencies_s),
@@ -92,7 +81,7 @@ def journal(
         seconds=run.elapsed_s,
         window=window,
     )
-    conclude(session, found, limits, stop)
+    bench.conclude(session, found, limits, stop)
 
 
 def records(size: int) -> list[bytes]:
@@ -100,7 +89,7 @@ def records(size: int) -> list[bytes]:
     digest = digester(DigestType.CRC32C, b"")
     return [
         entry_record(digest.package(1, number, number - 1, size, payload))
-        for number, payload in enumerate(payloads(size))
+        for number, payload in enumerate(bench.payloads(size))
     ]
 
 
@@ -149,7 +138,7 @@ class _JournalBench:
                     break
                 now_s = time.monotonic()
                 self._journal.append(records[number % PAYLOADS], now_s)
-                if now_s - shown_s >= LOOK_S:
+                if now_s - shown_s >= UPDATE_EVERY_S:
                     progress.update(self._done)
                     shown_s = now_s
         finally:

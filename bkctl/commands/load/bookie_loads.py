@@ -145,6 +145,10 @@ def _worst(name: str, doc: str) -> Column:
     return Column(name, doc, lambda load: rounded(load.worst(name)), Kind.NUMBER)
 
 
+def _in_state(state: str, doc: str) -> Column:
+    return Column(state.replace("-", "_"), doc, lambda load: load.in_state(state), Kind.COUNT)
+
+
 def count_text(value: float | None) -> str:
     """Return a number or a rate for people."""
     return "-" if value is None else human_count(value)
@@ -171,24 +175,9 @@ def load_line(load: ClusterLoad) -> str:
     TIME,
     Column("over_s", "Time over which the rates are measured."),
     Column("instance_id", "The cluster's id."),
-    Column(
-        "writable",
-        "Number of bookies that accept adds.",
-        lambda v: v.in_state("writable"),
-        Kind.COUNT,
-    ),
-    Column(
-        "read_only",
-        "Number of bookies that serve only reads.",
-        lambda v: v.in_state("read-only"),
-        Kind.COUNT,
-    ),
-    Column(
-        "down",
-        "Number of bookies that are not registered.",
-        lambda v: v.in_state("down"),
-        Kind.COUNT,
-    ),
+    _in_state("writable", "Number of bookies that accept adds."),
+    _in_state("read-only", "Number of bookies that serve only reads."),
+    _in_state("down", "Number of bookies that are not registered."),
     _sum("adds_s", "Adds a second on all bookies."),
     _sum("reads_s", "Reads a second on all bookies."),
     _sum("failures_s", "Failed adds and reads a second."),
@@ -356,15 +345,15 @@ async def _marks(client: Client) -> int:
 
 
 def sample_every(
-    look: Callable[[], T], interval_s: float, sleep: Callable[[float], None] = time.sleep
+    sample: Callable[[], T], interval_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[T]:
-    """Yield ``look()`` at each interval, without end; the result of the first call is dropped."""
-    look()
+    """Yield ``sample()`` at each interval, without end; the result of the first call is dropped."""
+    sample()
     due_s = time.monotonic()
     while True:
         due_s += interval_s
         sleep(max(0.0, due_s - time.monotonic()))
-        yield look()
+        yield sample()
 
 
 def flush_each(session: Session, values: Iterator[T]) -> Iterator[T]:

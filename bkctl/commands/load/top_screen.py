@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.commands.load.bookie_loads import (
-    MARKS_MAX,
-    BookieLoad,
-    ClusterLoad,
-    LoadSampler,
-    count_text,
-    flush_each,
-    latency_window,
-    load_sampler,
-    sample_every,
-)
+from bkctl.commands.load import bookie_loads
+from bkctl.commands.load.bookie_loads import MARKS_MAX, BookieLoad, ClusterLoad, LoadSampler
 from bkctl.errors import error_message
 from bkctl.output.charts import Canvas
 from bkctl.output.forms.table import Cell, Table
@@ -78,14 +69,14 @@ ORDERS: Final = (
 _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] = (
     ("BOOKIE", 0, False, lambda b: b.bookie_id),
     ("STATE", 2, False, lambda b: b.bookie.state_seen),
-    ("ADDS/S", 0, True, lambda b: count_text(b.rates.adds_s)),
-    ("READS/S", 1, True, lambda b: count_text(b.rates.reads_s)),
+    ("ADDS/S", 0, True, lambda b: bookie_loads.count_text(b.rates.adds_s)),
+    ("READS/S", 1, True, lambda b: bookie_loads.count_text(b.rates.reads_s)),
     ("ADD P50", 6, True, lambda b: _latency(b, b.figures.add_p50_ms, "adds", b.rates.adds_s)),
     ("ADD P99", 0, True, lambda b: _latency(b, b.figures.add_p99_ms, "adds", b.rates.adds_s)),
     ("READ P50", 9, True, lambda b: _latency(b, b.figures.read_p50_ms, "reads", b.rates.reads_s)),
     ("READ P99", 4, True, lambda b: _latency(b, b.figures.read_p99_ms, "reads", b.rates.reads_s)),
     ("SYNC P99", 5, True, lambda b: _latency(b, b.figures.sync_p99_ms, "syncs", b.rates.adds_s)),
-    ("QUEUE", 3, True, lambda b: count_text(b.figures.journal_queue)),
+    ("QUEUE", 3, True, lambda b: bookie_loads.count_text(b.figures.journal_queue)),
     ("DISK", 3, True, lambda b: "-" if b.disk_used is None else f"{b.disk_used:.0f} %"),
     ("IN/S", 7, True, lambda b: _bytes(b.rates.added_bytes_s)),
     ("OUT/S", 8, True, lambda b: _bytes(b.rates.read_bytes_s)),
@@ -154,7 +145,7 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     for name in ("add", "read"):
         rate = f"{name}s_s"
         figures = (
-            f"{name + 's/s':8}{count_text(load.total(rate)):>7}"
+            f"{name + 's/s':8}{bookie_loads.count_text(load.total(rate)):>7}"
             f"   p50 {human_ms(load.worst(f'{name}_p50_ms')):>8}"
             f"  p99 {human_ms(load.worst(f'{name}_p99_ms')):>8}"
         )
@@ -164,15 +155,13 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
         f"in {_bytes(load.total('added_bytes_s'))}/s, out {_bytes(load.total('read_bytes_s'))}/s"
     )
     yield _with_spark(moved, p99s, canvas, human_ms, "add p99 ")
-    failures = load.total("failures_s")
-    queue = count_text(load.total("journal_queue"))
+    failures = bookie_loads.count_text(load.total("failures_s"))
+    queue = bookie_loads.count_text(load.total("journal_queue"))
     marks = f"{load.underreplicated}{'+' if load.underreplicated >= MARKS_MAX else ''}"
     lacking = canvas.state(f"under-replicated {marks}", "missing" if load.underreplicated else "ok")
     between = "; " if canvas.width >= _NARROW else "\n"
-    yield from f"journal queue {queue}; failures {count_text(failures)}/s{between}{lacking}".split(
-        "\n"
-    )
-    window = latency_window(one.figures for one in load.bookies)
+    yield from f"journal queue {queue}; failures {failures}/s{between}{lacking}".split("\n")
+    window = bookie_loads.latency_window(one.figures for one in load.bookies)
     about = "rates count every copy of an entry; latencies above are the worst bookie's"
     for text in (about, window or "latencies are of the last full minute"):
         yield from map(canvas.dim, wrapped(text, canvas.width))
@@ -183,7 +172,7 @@ def _with_spark(
     figures: str,
     values: Sequence[float | None],
     canvas: Canvas,
-    scale: Callable[[float | None], str] = count_text,
+    scale: Callable[[float | None], str] = bookie_loads.count_text,
     title: str = "",
 ) -> str:
     """Return figures with a sparkline to their right and its highest value, if the width allows."""
@@ -319,28 +308,28 @@ def run(session: Session, source: LoadSampler, interval_s: float) -> None:
     """Draw each sample until the user quits. A thread takes the samples, so keys never wait."""
     state = TopState(interval_s)
     canvas = session.emitter.canvas
-    looker = ThreadPoolExecutor(1)
+    executor = ThreadPoolExecutor(1)
     try:
         with Screen(session.host) as screen:
-            _loop(state, screen, canvas, lambda: looker.submit(source.sample))
+            _loop(state, screen, canvas, lambda: executor.submit(source.sample))
     finally:
-        looker.shutdown(wait=False, cancel_futures=True)
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _loop(
-    state: TopState, screen: Screen, canvas: Canvas, look: Callable[[], Future[ClusterLoad]]
+    state: TopState, screen: Screen, canvas: Canvas, take_sample: Callable[[], Future[ClusterLoad]]
 ) -> None:
-    under_way: Future[ClusterLoad] | None = look()
+    pending: Future[ClusterLoad] | None = take_sample()
     due_s, shown = time.monotonic() + state.interval_s, ([""], 0)
     while True:
         pressed = screen.key(_KEY_WAIT_S)
         if pressed and not state.press(pressed):
             return
-        if under_way is not None and under_way.done():
-            state.take(under_way)
-            under_way = None
-        if under_way is None and not state.paused and time.monotonic() >= due_s:
-            under_way, due_s = look(), time.monotonic() + state.interval_s
+        if pending is not None and pending.done():
+            state.take(pending)
+            pending = None
+        if pending is None and not state.paused and time.monotonic() >= due_s:
+            pending, due_s = take_sample(), time.monotonic() + state.interval_s
         width, height = screen.size
         lines = state.lines(attrs.evolve(canvas, width=width), height)
         if (lines, width) != shown:
@@ -350,7 +339,7 @@ def _loop(
 
 def top(session: Session, interval: float, *, once: bool, stats_port: int | None) -> None:
     """Show the load repeatedly, or once."""
-    source = load_sampler(session, stats_port, session.options.sort_by)
+    source = bookie_loads.load_sampler(session, stats_port, session.options.sort_by)
     session.options.sort_by = None  # Samples have no end, so they cannot be sorted.
     if once:
         source.sample()
@@ -361,4 +350,7 @@ def top(session: Session, interval: float, *, once: bool, stats_port: int | None
         run(session, source, interval)
     else:
         session.options.no_pager = True
-        session.emit_all(flush_each(session, sample_every(source.sample, interval)), ClusterLoad)
+        session.emit_all(
+            bookie_loads.flush_each(session, bookie_loads.sample_every(source.sample, interval)),
+            ClusterLoad,
+        )

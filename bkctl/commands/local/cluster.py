@@ -380,10 +380,10 @@ def _refuse_another(
     if elsewhere != known.elsewhere:
         raise ConflictError(f"{directory} was made with {known.elsewhere or 'metadata of its own'}")
     numbers = known.numbered
-    held = sum(bookie_directory(directory, one).exists() for one in numbers) or len(numbers)
-    if held > bookies:
+    existing = sum(bookie_directory(directory, one).exists() for one in numbers) or len(numbers)
+    if existing > bookies:
         raise ConflictError(
-            f"{directory} holds {counted(held, 'bookie')}, not {bookies}; "
+            f"{directory} holds {counted(existing, 'bookie')}, not {bookies}; "
             "a decommissioned bookie counts until its directory is removed",
-            next_step=f"bkctl local {held} --dir {directory} --background",
+            next_step=f"bkctl local {existing} --dir {directory} --background",
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
+from bkctl.errors import CommandError, PartlyDoneError
 from bkctl.output.units import human_bytes
 
 if TYPE_CHECKING:
@@ -129,20 +130,22 @@ class _Demo:
         from bkctl.commands.local.run import running
 
         with running(self._session, self._cluster) as watched:
-            self._tell("file", str(self._file))
-            self._tell("cluster", f"{BOOKIES} bookies, metadata in {self._cluster.directory.path}")
+            self._print_step("file", str(self._file))
+            self._print_step(
+                "cluster", f"{BOOKIES} bookies, metadata in {self._cluster.directory.path}"
+            )
             ledger_id = self._write()
             self._recover(ledger_id)
             self._read_back(ledger_id)
             with self._session.messages.waiting("waiting for the killed bookie to register again"):
                 self._cluster.restart(KILLED, watched.writable)
-            self._tell("restart", "the killed bookie is back, with all it had acknowledged")
+            self._print_step("restart", "the killed bookie is back, with all it had acknowledged")
             exported = self._export(ledger_id) if exporting else None
         self._print_next_steps(ledger_id, exported)
         if exporting and exported is None:
             self._fail_export()
 
-    def _tell(self, step: str, text: str) -> None:
+    def _print_step(self, step: str, text: str) -> None:
         out = self._session.host.stdout
         head = f"{time.monotonic() - self._began_s:5.1f} s  {step:<9} "
         out.write(at_words(head, text, get_terminal_size().columns if out.isatty() else 0) + "\n")
@@ -161,7 +164,7 @@ class _Demo:
         session.about = f"ledger {ledger_id}"
         feed = EntryFeed(writer)
         holds = f"{self._file.name} ({human_bytes(size)})"
-        self._tell("write", f"{holds} into ledger {ledger_id}: three copies, two to confirm")
+        self._print_step("write", f"{holds} into ledger {ledger_id}: three copies, two to confirm")
         killed = False
         with session.progress(f"writing ledger {ledger_id}", total=size) as progress:
             for batch in batches_of(self._file):
@@ -176,23 +179,25 @@ class _Demo:
                 self._kill()
             session.run(feed.drain)
         sums = self._sums
-        self._tell(
+        self._print_step(
             "confirmed",
             f"all {sums.entries:,} entries, {human_bytes(sums.size)}, by the two bookies left",
         )
-        session.call(_abandon, writer)
-        self._tell("crash", "the writer ends without closing the ledger")
+        session.cluster.client.run(writer.abandon)
+        self._print_step("crash", "the writer ends without closing the ledger")
         return ledger_id
 
     def _kill(self) -> None:
         bookie_id = self._cluster.kill(KILLED)
-        self._tell("kill -9", f"bookie {bookie_id}, after {self._sums.entries:,} entries were sent")
+        self._print_step(
+            "kill -9", f"bookie {bookie_id}, after {self._sums.entries:,} entries were sent"
+        )
 
     def _recover(self, ledger_id: LedgerId) -> None:
         from bkctl.commands.ledger.close import recover_ledger
 
         closed = recover_ledger(self._session, ledger_id)
-        self._tell("recover", f"fenced, and closed at entry {closed.last_entry:,}")
+        self._print_step("recover", f"fenced, and closed at entry {closed.last_entry:,}")
 
     def _read_back(self, ledger_id: LedgerId) -> None:
         """Read all entries, and compare them with the file byte for byte.
@@ -201,7 +206,6 @@ class _Demo:
             CommandError: they differ.
         """
         from bkctl.commands.ledger import entry_ranges
-        from bkctl.errors import CommandError
 
         session = self._session
         reader = session.call(entry_ranges.open_ledger, ledger_id)
@@ -214,7 +218,7 @@ class _Demo:
                     raise CommandError(f"entry {entry.entry_id} is not what the file has")
             if stream.read(1):
                 raise CommandError(f"the ledger ends before {self._file} does")
-        self._tell("read back", f"identical, byte for byte; sha256 {found.sha256[:16]}...")
+        self._print_step("read back", f"identical, byte for byte; sha256 {found.sha256[:16]}...")
 
     def _export(self, ledger_id: LedgerId) -> str | None:
         """Export to Parquet, and read the files with Spark; None without Spark.
@@ -225,7 +229,6 @@ class _Demo:
         from bkctl.commands.export.errors import SparkMissingError
         from bkctl.commands.export.run import export_ledgers
         from bkctl.commands.export.spark.session import spark_session
-        from bkctl.errors import CommandError
 
         target = str(self._cluster.directory.path / "parquet")
         try:
@@ -234,14 +237,16 @@ class _Demo:
                     spark = stack.enter_context(spark_session("local[2]"))
                 with self._session.messages.waiting("waiting for Spark to export the ledger"):
                     report = export_ledgers(self._cluster.uri, [ledger_id], target, spark=spark)
-                self._tell("export", f"Parquet, {human_bytes(report.file_bytes)}, written by Spark")
+                self._print_step(
+                    "export", f"Parquet, {human_bytes(report.file_bytes)}, written by Spark"
+                )
                 with self._session.messages.waiting("waiting for Spark to read the files"):
                     found = _spark_sums(spark, target)
         except SparkMissingError:
             return None
         if found != (self._sums.entries, self._sums.size, self._sums.crc_sum):
             raise CommandError(f"Spark reads {found} (entries, bytes, checksum) from {target}")
-        self._tell(
+        self._print_step(
             "spark", f"reads back {found[0]:,} entries, {human_bytes(found[1])}, checksums equal"
         )
         return target
@@ -249,7 +254,7 @@ class _Demo:
     def _print_next_steps(self, ledger_id: LedgerId, exported: str | None) -> None:
         home = self._cluster.directory.path
         seconds = time.monotonic() - self._began_s
-        self._tell("done", f"in {seconds:.0f} s; everything is in {home}")
+        self._print_step("done", f"in {seconds:.0f} s; everything is in {home}")
         lines = [
             "",
             "Try next:",
@@ -265,7 +270,6 @@ class _Demo:
         self._session.host.stdout.write("\n".join(lines) + "\n")
 
     def _fail_export(self) -> None:
-        from bkctl.errors import PartlyDoneError
 
         raise PartlyDoneError(
             "no PySpark here, so nothing was exported", next_step="pip install 'bkctl[spark]'"
@@ -278,10 +282,6 @@ def _new_ledger() -> Any:
 
     # Joined like chunks: the entries contain their newlines.
     return NewLedger(write_quorum=3, custom={FRAMING_KEY: b"chunks"})
-
-
-async def _abandon(_client: Any, writer: Any) -> None:
-    writer.abandon()
 
 
 def _spark_sums(spark: Any, target: str) -> tuple[int, int, int]:

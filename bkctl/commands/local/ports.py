@@ -42,8 +42,8 @@ def free_port(host: str = "127.0.0.1") -> int:
             return port
     with socket.socket() as probe:
         probe.bind((host, 0))
-        given: int = probe.getsockname()[1]
-        return given
+        chosen: int = probe.getsockname()[1]
+        return chosen
 
 
 def port_is_free(host: str, port: int) -> bool:

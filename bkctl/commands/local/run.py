@@ -16,7 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from bkctl.errors import CommandError, Interrupted, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.exit_status import ExitStatus
+from bkctl.output.units import counted
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.commands.local.cluster import LocalCluster
@@ -167,8 +170,6 @@ def _local(
 ) -> None:
     from bkctl.commands.local import start_stop_status
     from bkctl.commands.local.cluster import LocalCluster
-    from bkctl.errors import UsageError
-    from bkctl.output.units import counted
 
     if background and directory is None:
         raise UsageError("--background needs --dir DIR, to know where it is")
@@ -181,9 +182,8 @@ def _local(
         if not session.dry_run:
             start_stop_status.status(session, Path(directory))
         return
-    if session.dry_run:
-        place = directory or "a temporary directory"
-        session.plan([f"start {counted(bookies, 'bookie')} in {place}"])
+    place = directory or "a temporary directory"
+    if session.plans_only([f"start {counted(bookies, 'bookie')} in {place}"]):
         return
     given = {
         **json.loads(session.host.environ.get(SETTINGS, "{}")),
@@ -223,7 +223,6 @@ def _without_secrets_shown(
         NothingFoundError: a file cannot be read.
     """
     from bkclient.config.declaration import is_secret_key
-    from bkctl.errors import NothingFoundError
 
     found = dict(settings)
     for key, text in found.items():
@@ -276,8 +275,6 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
 
 def _run_until_stopped(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -> None:
     """Show the cluster and watch it; Ctrl-C or SIGTERM is its normal end."""
-    from bkctl.errors import Interrupted
-
     try:
         _show(session, cluster)
         if DETACHED in session.host.environ:
@@ -311,7 +308,6 @@ def _watch(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -
         ZooKeeperEndedError: the ZooKeeper has ended; the cluster cannot work without it.
     """
     from bkctl.commands.local.zookeeper import ZooKeeperEndedError
-    from wire.errors import BookKeeperError
 
     while True:
         time.sleep(_POLL_EVERY_S)
@@ -349,8 +345,6 @@ def _start_in_background(
         refuse_others_directory,
     )
     from bkctl.commands.local.start_stop_status import cookies_of, read
-    from bkctl.errors import CommandError, PartlyDoneError
-    from bkctl.output.units import counted
 
     refuse_others_directory(directory)
     refuse_foreign(directory)
@@ -399,11 +393,11 @@ def _detached(arguments: list[str], log: Path, settings: dict[str, str]) -> subp
         )
 
 
-def _output(stdout: IO[bytes], log: Path, written: int, tell: Callable[[str], None]) -> bytes:
+def _output(stdout: IO[bytes], log: Path, written: int, report: Callable[[str], None]) -> bytes:
     """Return the child's stdout up to the end of its table: see ``_detach``.
 
-    Meanwhile ``tell`` is called with each step that the child logs after ``written`` bytes, without
-    errors.
+    Meanwhile ``report`` is called with each step, but no error, that the child logs after
+    ``written`` bytes.
     """
     found = b""
     with log.open("rb") as steps:
@@ -412,7 +406,7 @@ def _output(stdout: IO[bytes], log: Path, written: int, tell: Callable[[str], No
             ready, _, _ = select.select([stdout], [], [], _POLL_EVERY_S)
             while (line := steps.readline()).endswith(b"\n"):
                 if not line.startswith(b"bkctl: "):
-                    tell(line.decode(errors="replace").rstrip())
+                    report(line.decode(errors="replace").rstrip())
             steps.seek(-len(line), os.SEEK_CUR)  # The child has not finished writing this line.
             if ready:
                 some = os.read(stdout.fileno(), _READ_BYTES)

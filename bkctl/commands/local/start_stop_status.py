@@ -296,8 +296,7 @@ def add_bookies(session: Session, directory: Path, bookies: int, racks: int | No
         return False
     had = len(known.numbered)
     numbers = range(len(known.ports) + 1, len(known.ports) + 1 + bookies - had)
-    if session.dry_run:
-        session.plan([f"start {counted(len(numbers), 'bookie')} more in {directory}"])
+    if session.plans_only([f"start {counted(len(numbers), 'bookie')} more in {directory}"]):
         return True
     for number in numbers:
         home = bookie_directory(directory, number)
@@ -324,9 +323,9 @@ def _await_registered(
 
     def is_registered() -> bool:
         if (reason := printed_reason(log, written)) is not None:
-            told = with_conf(reason, Path(one.directory) / CONF_FILE)
+            why = with_conf(reason, Path(one.directory) / CONF_FILE)
             raise LocalStartError(
-                f"bookie {bookie_id} did not start: {told}", next_step=f"its log is {log}"
+                f"bookie {bookie_id} did not start: {why}", next_step=f"its log is {log}"
             )
         return bookie_id in metadata.writable()
 

@@ -8,7 +8,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -173,22 +173,16 @@ class ZooKeeperProcess(ServerProcess):
 
     def _serves(self) -> bool:
         """Return whether the server answers that it serves; earlier it answers that it does not."""
-        with suppress(OSError), closing(_connect(self.host, self.port)) as connection:
+        address = (self.host, self.port)
+        with suppress(OSError), socket.create_connection(address, timeout=2.0) as connection:
             connection.sendall(b"srvr")
-            return b"Mode:" in _read_all(connection) and self.running
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+            return b"Mode:" in answer and self.running
         return False
 
     def _failure(self, what: str) -> str:
         assert self._process is not None
         return f"ZooKeeper {what}; {self._process.log}:\n{self._process.log_tail()}"
-
-
-def _connect(host: str, port: int) -> socket.socket:
-    return socket.create_connection((host, port), timeout=2.0)
-
-
-def _read_all(connection: socket.socket) -> bytes:
-    return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
 PORT_DEFAULT: Final = 2181

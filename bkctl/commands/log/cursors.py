@@ -40,10 +40,10 @@ def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
     """List the cursors of the log or topic NAME, or all cursors, and how far each is behind."""
     session.about = "cursors" if name is None else f"cursors of {name}"
     found = session.call(rows, name)
-    if metrics is not None and session.dry_run:
-        session.plan([f"write the metrics of {counted(len(found), 'cursor')} to {metrics}"])
-        return
     if metrics is not None:
+        count = counted(len(found), "cursor")
+        if session.plans_only([f"write the metrics of {count} to {metrics}"]):
+            return
         write_atomically(metrics, gauges(found).encode())
     session.emit_all(found, CursorRow)
 

@@ -29,7 +29,8 @@ def create(session: Session, /, name: str, **wanted: Any) -> None:
     session.about = f"log {name}"
     if session.plans_only([f"create log {name}"]):
         return
-    session.emit(session.call(_create, name, options))
+    session.call(lambda client: LogManager(client).create(name, options))
+    session.emit(LogChanged(name, "created"))
 
 
 def _options_of(
@@ -63,12 +64,6 @@ def _options_of(
     return options
 
 
-async def _create(client: Client, name: str, options: LogOptions) -> LogChanged:
-    """Create a log."""
-    await LogManager(client).create(name, options)
-    return LogChanged(name, "created")
-
-
 def trim(
     session: Session,
     *,
@@ -100,7 +95,7 @@ def trim(
     elif keep_ledgers is not None:
         before = session.call(_first_of_last, name, keep_ledgers)
     assert before is not None
-    log_id = session.call(_log_id, name)
+    log_id = session.call(lambda client: LedgerList(client, name).read()).record.log_id
     kept, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
     if going:
@@ -222,10 +217,6 @@ def _deletion(one: Any) -> str:
     return f"delete ledger {one.ledger_id}, index {one.index} of the log: {entries}, {size}"
 
 
-async def _log_id(client: Client, name: str) -> str:
-    return (await LedgerList(client, name).read()).record.log_id
-
-
 async def _trim(
     client: Client, name: str, log_id: str, before: Position, going: Sequence[Any]
 ) -> LogChanged:
@@ -260,13 +251,8 @@ def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
         found = session.call(lambda client: LogManager(client).unlisted(name, age_s=age_s))
         session.plan(f"delete ledger {one}, which log {name} does not list" for one in found)
         return
-    session.emit(session.call(_sweep, name, age_s))
-
-
-async def _sweep(client: Client, name: str, age_s: float) -> LogChanged:
-    """Delete the ledgers that a log does not list."""
-    swept = await LogManager(client).sweep(name, age_s=age_s)
-    return LogChanged(name, "swept", ledgers=tuple(swept))
+    swept = session.call(lambda client: LogManager(client).sweep(name, age_s=age_s))
+    session.emit(LogChanged(name, "swept", ledgers=tuple(swept)))
 
 
 def delete(session: Session, *, name: str) -> None:

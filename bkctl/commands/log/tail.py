@@ -1,20 +1,29 @@
-"""The body of `log tail`."""
+"""The body of `log tail`, and the cursor of its option ``--cursor``."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.log import EARLIEST, LATEST, LogManager, LogReader, Position
+from bkclient.errors import ClientError
+from bkclient.log import EARLIEST, LATEST, Cursors, LogManager, LogReader, Position
 from bkclient.log.errors import LogTrimmedError
-from bkctl.commands.ledger.columns import preview
-from bkctl.commands.ledger.read import choose_form, payload_value
+from bkclient.log.ledger_list import LedgerList
+from bkctl.commands.ledger.read import choose_form, record_text
 from bkctl.commands.load.bookie_loads import flush_each
 from bkctl.commands.log.columns import LogEntry
-from bkctl.commands.log.tail_cursor import TailCursor
 from bkctl.errors import UsageError
 from bkctl.session.session import Session
+
+log = Logger()
+
+COMMIT_AFTER_S: Final = 1.0
+"""Seconds between the print of an entry and the move of the cursor behind the entry."""
 
 _RECORD_FORMS = frozenset({"json", "jsonl", "yaml", "csv", "table", "wide", "id"})
 
@@ -45,7 +54,10 @@ def tail(
     kept = None if cursor is None else session.call(TailCursor.open, name, cursor)
     if kept is not None and kept.start is not None:
         start, count = kept.start, None
-    reader = session.call(_opened, name, start or EARLIEST, follow=follow, last=count)
+    first = start or EARLIEST
+    reader = session.call(
+        lambda client: LogManager(client).open_reader(name, first, follow=follow, last=count)
+    )
     if reader.begins_after is not None:
         session.warn(f"the entries begin after a loss: {reader.begins_after}")
     moved = None if session.dry_run else kept
@@ -70,12 +82,6 @@ def tail(
             f"`bkctl log append {shlex.quote(name)} - </dev/null` closes the ledger: a writer that "
             "still runs is fenced and fails"
         )
-
-
-async def _opened(
-    client: Client, name: str, start: Position, *, follow: bool, last: int | None
-) -> LogReader:
-    return await LogManager(client).open_reader(name, start, follow=follow, last=last)
 
 
 async def _entries(
@@ -112,7 +118,70 @@ def _print(
 
 
 def _records(session: Session, found: Iterator[tuple[Position, bytes]]) -> Iterator[LogEntry]:
-    table = session.options.output in {"table", "wide"}
-    for position, payload in found:
-        text = preview(payload) if table else payload_value(payload, session.options.entry_format)
-        yield LogEntry(position, payload, text)
+    return (
+        LogEntry(position, payload, record_text(session, payload)) for position, payload in found
+    )
+
+
+class TailCursor:
+    """The cursor of `--cursor`, which moves behind the printed entries. Made by ``open``."""
+
+    def __init__(self, client: Client, cursors: Cursors, name: str, start: Position | None) -> None:
+        self.name, self.start = name, start
+        """The name, and the first entry that is not committed; None for a new cursor."""
+        self._clock, self._cursors = client.cluster.clock, cursors
+        self._reader: LogReader | None = None
+        self._printed: Position | None = None
+        self._committed = start
+        self._timer: Any = None
+
+    @classmethod
+    async def open(cls, client: Client, log_name: str, name: str) -> TailCursor:
+        """Read a cursor, which need not exist yet.
+
+        Raises:
+            IncorrectParameterError: the name is not valid for a cursor.
+            NoSuchLogError: the log does not exist.
+        """
+        record = (await LedgerList(client, log_name).read()).record
+        cursors = Cursors(client, log_name, log_id=record.log_id)
+        return cls(client, cursors, name, await cursors.position(name))
+
+    async def begin(self, _client: Client, reader: LogReader) -> None:
+        """Store the start of a new cursor, unless the reader begins with the first entry."""
+        if self.start is None and reader.next_position.index >= 0:
+            await self._cursors.advance(self.name, reader.next_position)
+
+    def printed(self, reader: LogReader) -> None:
+        """Record that the reader's last entry was printed; the cursor moves soon."""
+        self._reader, self._printed = reader, reader.position
+        if self._timer is None:
+            self._timer = self._clock.callLater(COMMIT_AFTER_S, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        Deferred.fromCoroutine(self._commit_later())
+
+    async def _commit_later(self) -> None:
+        try:
+            await self._commit()
+        except ClientError as error:  # The next commit retries.
+            log.warn("cursor {name} was not moved: {error}", name=self.name, error=error)
+
+    async def close(self, _client: Client) -> None:
+        """Move the cursor behind all entries that were printed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self._commit()
+
+    async def _commit(self) -> None:
+        at = self._printed
+        if self._reader is None or at is None:
+            return
+        wanted = Position(at.index, at.entry_id + 1)
+        if self._reader.position == at:  # If not, another entry is being printed.
+            wanted = self._reader.next_position
+        if wanted != self._committed:
+            await self._cursors.advance(self.name, wanted)
+            self._committed = wanted

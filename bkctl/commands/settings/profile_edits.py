@@ -18,13 +18,7 @@ from bkclient.config.declaration import MASKED, declared
 from bkclient.config.properties import Properties
 from bkclient.config.settings import known_keys
 from bkclient.metadata import check_uri
-from bkctl.commands.settings.profile_file import (
-    HEAD,
-    with_default,
-    with_profile,
-    without_profile,
-    write_profiles,
-)
+from bkctl.commands.settings import profile_file
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.output.views import WIDE, Column, Kind, field, shown
 from bkctl.session.cluster_settings import URI_KEY, overrides, read_conf
@@ -214,7 +208,7 @@ def use(session: Session, name: str) -> None:
     wanted = None if name == NO_PROFILE else file[name].name
     if session.plans_only([f"make {name} the default in {file.path}"]):
         return
-    _write(session, file, with_default(file, wanted))
+    _write(session, file, profile_file.with_default(file, wanted))
     session.emit(ProfileChanged(name, "made the default", str(file.path)))
     _warn_of_overrides(session, name)
 
@@ -231,7 +225,7 @@ def delete(session: Session, name: str) -> None:
     if session.plans_only([f"take profile {name} ({where}) out of {file.path}"]):
         return
     session.confirm([f"profile {name}: {where}"], f"Forget profile {name}?")
-    _write(session, file, without_profile(file, name))
+    _write(session, file, profile_file.without_profile(file, name))
     session.emit(ProfileChanged(name, "deleted", str(file.path)))
 
 
@@ -261,7 +255,7 @@ def take_over(
     if session.plans_only([f"put profile {one.name} into {file.path}" for one in found]):
         return
     for one in found:
-        text = with_profile(file, one)
+        text = profile_file.with_profile(file, one)
         file = attrs.evolve(parse_profiles(text, file.path))
     _write(session, file, file.text)
     done = [ProfileChanged(one.name, "imported", str(file.path)) for one in found]
@@ -280,7 +274,7 @@ def edit_by_hand(session: Session) -> None:
         raise RefusedError(
             "an editor needs a terminal", next_step=f"change {path} with another program"
         )
-    before = path.read_text(encoding="utf-8") if path.exists() else HEAD
+    before = path.read_text(encoding="utf-8") if path.exists() else profile_file.HEAD
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(prefix="config-", suffix=".toml", dir=path.parent)
     with os.fdopen(number, "w", encoding="utf-8") as copy:
@@ -293,7 +287,7 @@ def edit_by_hand(session: Session) -> None:
         raise CommandError(f"{editor} ended with status {status}; nothing was changed")
     after = Path(name).read_text(encoding="utf-8")
     parse_profiles(after, Path(name))
-    write_profiles(path, after)
+    profile_file.write_profiles(path, after)
     Path(name).unlink()
     session.emit(ProfileChanged("all profiles", "saved", str(path)))
 
@@ -312,9 +306,9 @@ def _file(session: Session) -> ProfileFile:
 
 
 def _put(session: Session, file: ProfileFile, made: Profile, action: str, *, use_it: bool) -> None:
-    text = with_profile(file, made)
+    text = profile_file.with_profile(file, made)
     if use_it:
-        text = with_default(parse_profiles(text, file.path), made.name)
+        text = profile_file.with_default(parse_profiles(text, file.path), made.name)
     if session.plans_only([f"write profile {made.name} to {file.path}"]):
         return
     _write(session, file, text)
@@ -355,7 +349,7 @@ def _warn_of_overrides(session: Session, name: str) -> None:
 def _write(session: Session, file: ProfileFile, text: str) -> None:
     path = _path(session)
     assert path == file.path
-    write_profiles(path, text)
+    profile_file.write_profiles(path, text)
 
 
 # Values of a profile ------------------------------------------------------------------------------
@@ -410,8 +404,8 @@ def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Pr
 
 def _absolute(path: str) -> str:
     """Return a path without ``..``; a file that is a symbolic link keeps its name."""
-    given = Path(path)
-    return str(given.parent.resolve() / given.name)
+    file = Path(path)
+    return str(file.parent.resolve() / file.name)
 
 
 _OF_A_LEDGER: Final = "each ledger has its quorums: `bkctl ledger create -E 3 -W 2 -A 2`"

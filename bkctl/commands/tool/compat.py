@@ -6,11 +6,12 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource, augment_usage_errors
 
+from bkctl.cli.root import RootGroup
 from bkctl.commands.tool.java_command_table import (
     BARE,
     ELSEWHERE,
@@ -21,9 +22,6 @@ from bkctl.commands.tool.java_command_table import (
 )
 from bkctl.global_options import as_words, global_options, is_global, options_of
 from bkctl.suggest import nearest
-
-if TYPE_CHECKING:
-    from bkctl.cli.root import RootGroup
 
 LOCAL_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
 LOCAL_DIR_DEFAULT: Final = "/tmp/localbookies-config"  # noqa: S108  # Java's own
@@ -48,19 +46,19 @@ def run(ctx: click.Context, words: Sequence[str]) -> None:
     root = ctx.find_root()
     tree: RootGroup = root.command  # type: ignore[assignment] # there is no other root
     with augment_usage_errors(ctx):
-        line = [*translate(words, _tell(root)), *ctx.meta["bkctl.compat"]]
-    line += _given_here(root, ctx)
-    _tell(root)(f"bkctl {shlex.join(line)}")
+        line = [*translate(words, _line_writer(root)), *ctx.meta["bkctl.compat"]]
+    line += _typed_options(root, ctx)
+    _line_writer(root)(f"bkctl {shlex.join(line)}")
     ctx.exit(tree.run(line, root.obj))
 
 
-def _tell(root: click.Context) -> Callable[[str], None]:
+def _line_writer(root: click.Context) -> Callable[[str], None]:
     """Return a function that writes a line to the caller's stderr."""
     stderr = getattr(root.obj, "stderr", None)
     return lambda line: click.echo(line, file=stderr, err=stderr is None)
 
 
-def _given_here(*contexts: click.Context) -> list[str]:
+def _typed_options(*contexts: click.Context) -> list[str]:
     """Return the typed options of bkctl; the command reads options in the environment again."""
     typed = {
         name.lstrip("-")
@@ -70,8 +68,8 @@ def _given_here(*contexts: click.Context) -> list[str]:
         and ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         for name in (*parameter.opts, *_ALSO.get(parameter.name or "", ()))
     }
-    given = as_words(options_of(contexts[0]))
-    return [word for name, words in given.items() if name in typed for word in words]
+    options = as_words(options_of(contexts[0]))
+    return [word for name, words in options.items() if name in typed for word in words]
 
 
 _ALSO: Final = {"as_json": ("output",)}
@@ -114,10 +112,10 @@ def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list
     return ours, rest
 
 
-def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: None) -> list[str]:
+def translate(java: Sequence[str], report: Callable[[str], object] = lambda _: None) -> list[str]:
     """Return the bkctl command line for a command line of Java, without the program's name.
 
-    ``tell`` is called with a line for each option that is not needed.
+    ``report`` is called with a line for each option that is not needed.
 
     Raises:
         click.UsageError: a command or option is unknown, or a word is missing.
@@ -129,12 +127,12 @@ def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: Non
     asks = {f"{dash}{name}" for dash in ("-", "--") for name in {"h", "help"} - set(_names(row))}
     if asks.intersection(rest):
         return [*_verb(row), "--help"]
-    given = _given(row, rest)
-    arguments = [row.of_arguments(word) for word in given.arguments]
-    line = list(_filled(row, _form(row, given.options), given.options, arguments))
+    command = _parsed(row, rest)
+    arguments = [row.of_arguments(word) for word in command.arguments]
+    line = list(_filled(row, _form(row, command.options), command.options, arguments))
     for option in row.options:
-        line += _of_option(option, given.options.get(option.name), tell)
-    return [*line, *given.ours]
+        line += _of_option(option, command.options.get(option.name), report)
+    return [*line, *command.ours]
 
 
 def line_for(java: Sequence[str], counts: Sequence[int] = (1, 2)) -> list[str] | None:
@@ -233,26 +231,26 @@ class _JavaCommand(NamedTuple):
     """Options that every bkctl command has, and Java's command does not."""
 
 
-def _given(row: Row, words: Sequence[str]) -> _JavaCommand:
+def _parsed(row: Row, words: Sequence[str]) -> _JavaCommand:
     """Separate options, arguments and bkctl options, as commons-cli and JCommander do."""
     names, ours = _names(row), _our_options()
-    given = _JavaCommand({}, [], [])
+    command = _JavaCommand({}, [], [])
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)
         name, equals, inline = word.lstrip("-").partition("=")
         if not word.startswith("-") and (row.java, word) not in BARE:
-            given.arguments.append(word)
+            command.arguments.append(word)
         elif option := names.get(name):
             values = _option_values(option, inline if equals else None, waiting)
-            given.options[option.name] = values
+            command.options[option.name] = values
         elif word.startswith("--") and name in ours:
             count = 1 if ours[name] and not equals else 0
-            given.ours.extend([word, *waiting[:count]])
+            command.ours.extend([word, *waiting[:count]])
             del waiting[:count]
         else:
             raise click.UsageError(_no_option(row, word, list(names)))
-    return given
+    return command
 
 
 def _option_values(option: JavaOption, inline: str | None, waiting: list[str]) -> list[str]:
@@ -320,13 +318,13 @@ def _filled(
 
 
 def _of_option(
-    option: JavaOption, values: list[str] | None, tell: Callable[[str], object]
+    option: JavaOption, values: list[str] | None, report: Callable[[str], object]
 ) -> Iterator[str]:
     """Yield the bkctl words for one option, whether it is present or absent."""
     if values is None:
         yield from option.default.split()
         return
     if option.why:
-        tell(f"bkctl: -{option.name} is not needed here: {option.why}")
+        report(f"bkctl: -{option.name} is not needed here: {option.why}")
     for value in values:
         yield from (word.replace("{}", value) for word in option.to.split())

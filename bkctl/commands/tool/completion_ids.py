@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bkctl.ledger_ids import format_ledger_id
-from bkctl.output.units import human_bytes
+from bkctl.output.units import human_bytes, human_time
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ async def ledgers(client: Client, prefix: str, form: str) -> Candidates:
 
 
 def _about(ledger: LedgerSummary) -> str:
-    from bkctl.output.units import human_time
 
     metadata = ledger.metadata
     if metadata is None:

@@ -27,8 +27,6 @@ _CHUNK_BYTES: Final = 1 << 16
 
 def completions(ctx: click.Context, kind: str, prefix: str) -> list[CompletionItem]:
     """Return the ids of a kind in the cluster that the command line of ``ctx`` selects."""
-    from click.shell_completion import CompletionItem
-
     words = [word for words in as_words(options_of(ctx)).values() for word in words]
     known = answer_of(lambda: _ask(ctx, words, kind, prefix), WAIT_S)
     found = ordered(ctx.command, [one for one in known if one[0].startswith(prefix)])
@@ -37,8 +35,6 @@ def completions(ctx: click.Context, kind: str, prefix: str) -> list[CompletionIt
 
 def _ask(ctx: click.Context, words: Sequence[str], kind: str, prefix: str) -> Values:
     """Ask the cluster, as the shell does."""
-    import click
-
     from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 
     tree = ctx.find_root().command

@@ -152,20 +152,20 @@ class Term:
     what: str = field("Meaning of the term.")
 
 
-def _term(given: str) -> Term | None:
-    word = given.lower().replace("-", " ").replace("_", " ")
+def _term(typed: str) -> Term | None:
+    word = typed.lower().replace("-", " ").replace("_", " ")
     names = (_SHORT.get(one, one) for one in (word, word.removesuffix("s")))
     return next((Term(name, TERMS[name]) for name in names if name in TERMS), None)
 
 
-def _exit_status(given: str) -> Term | None:
+def _exit_status(typed: str) -> Term | None:
     """Return the meaning of an exit status, as at the end of each help."""
     of_bkctl = (one for one in all_errors().values() if one.meaning)
-    ending = ", ".join(one.name for one in of_bkctl if given == str(one.status))
+    ending = ", ".join(one.name for one in of_bkctl if typed == str(one.status))
     errors = f". Errors with this status: {ending}. `bkctl explain NAME` explains an error."
-    found = (text for status, text in MEANING.items() if given == f"{status:d}")
+    found = (text for status, text in MEANING.items() if typed == f"{status:d}")
     return next(
-        (Term(f"exit status {given}", text + errors * bool(ending)) for text in found), None
+        (Term(f"exit status {typed}", text + errors * bool(ending)) for text in found), None
     )
 
 
@@ -182,20 +182,20 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         session.emit_all(map(ErrorName, known.values()), ErrorName)
         return
     named = [name for name in names if name.lower() not in _NO_NAMES] or names
-    for given in (one for name in named for one in _WITH_TERM.get(name.lower(), (name,))):
-        term = _exit_status(given) or _term(given)
+    for typed in (one for name in named for one in _WITH_TERM.get(name.lower(), (name,))):
+        term = _exit_status(typed) or _term(typed)
         if term is not None:
             session.emit(term)
             continue
-        name = "BK-" + re.sub(r"[\s_]+", "-", _word(given)).upper().removeprefix("BK-")
+        name = "BK-" + re.sub(r"[\s_]+", "-", _word(typed)).upper().removeprefix("BK-")
         name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
-            if given.strip() and len(names) == 1 and _explain_setting(session, given):
+            if typed.strip() and len(names) == 1 and _explain_setting(session, typed):
                 return
-            line = line_for([given])
+            line = line_for([typed])
             raise NothingFoundError(
-                f"{given!r} is not an error and not a term{_meant(name, [*known, *ALIASES])}",
-                next_step=f"`{shlex.join(['bkctl', *line])}` does what Java's {given} does"
+                f"{typed!r} is not an error and not a term{_meant(name, [*known, *ALIASES])}",
+                next_step=f"`{shlex.join(['bkctl', *line])}` does what Java's {typed} does"
                 if line is not None
                 else "`bkctl explain` lists errors and `bkctl explain --help` terms; "
                 "`bkctl config show KEY` explains settings",
@@ -224,7 +224,7 @@ def _meant(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {known[near[0]]}?" if near else ""
 
 
-def _word(given: str) -> str:
+def _word(typed: str) -> str:
     """Return an error's name as typed; for a Java class with hyphens."""
-    java = _JAVA.fullmatch(given)
-    return _HUMP.sub("-", java[1]) if java else given.strip("[]")
+    java = _JAVA.fullmatch(typed)
+    return _HUMP.sub("-", java[1]) if java else typed.strip("[]")

@@ -178,11 +178,11 @@ def of_bookie(admin: AdminClient, bookie_id: BookieId, state: str) -> MemberVers
     """Return the version that one bookie reports."""
     try:
         if not admin.speaks_v2:
-            why = "Java's bookies do not tell"
+            why = "Java's bookies do not report it"
             return MemberVersion(member=bookie_id, kind="Java bookie", state=state, why=why)
         found = _INFO.search(admin.ask("GET", "/metrics").body)
     except BookKeeperError as error:
         return MemberVersion(member=bookie_id, kind="bookie", state=state, why=str(error))
     version = found[1] if found else None
-    why = "" if version else "its metrics do not tell"
+    why = "" if version else "its metrics do not report it"
     return MemberVersion(member=bookie_id, kind="bookied", state=state, version=version, why=why)

@@ -67,8 +67,8 @@ def _likes(host: Host, *, keys: str | None, bar: bool | None, is_typed: bool) ->
     if made := write_first(host.environ):
         click.echo(f"bkctl: {made} was created, with every setting commented out", err=True)
     said = {"vi": None if keys is None else keys == "vi", "bar": bar}
-    given = {name: value for name, value in said.items() if value is not None}
-    return {**preferences(host.environ), **given}
+    chosen = {name: value for name, value in said.items() if value is not None}
+    return {**preferences(host.environ), **chosen}
 
 
 def find_shell() -> Callable[..., int]:

@@ -97,7 +97,7 @@ class ClusterState:
         return ", ".join(filter(None, words))
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         return "" if self.autorecovery else "autorecovery is off"
 
 
@@ -152,11 +152,11 @@ class ShellProgram:
         return self.obj.last
 
     @property
-    def held(self) -> list[str]:
+    def open_resources(self) -> list[str]:
         return [f"ledger {ledger_id}" for ledger_id in self.obj.writers]
 
-    def hand_back(self, tell: Callable[[str, bool], object]) -> bool:
-        return self.obj.writers.hand_back(tell)
+    def release(self, report: Callable[[str, bool], object]) -> bool:
+        return self.obj.writers.release(report)
 
     def close(self) -> None:
         self.obj.close()

@@ -13,14 +13,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.global_options import SCHEMA
+from bkctl.global_options import SCHEMA, Options
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output import units
 from bkctl.output.forms.value_text import flat
 from bkctl.output.views import Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:
-    from bkctl.global_options import Options
     from bkctl.output.watch_rounds import WatchRounds
 
 WATCHED_AT: Final = "watched_at"

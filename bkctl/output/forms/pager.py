@@ -20,12 +20,12 @@ class Pager:
 
     def __init__(self, host: Host, *, wanted: bool) -> None:
         self._host = host
-        self._room = 0
+        self._lines_max = 0
         self._process: subprocess.Popen[str] | None = None
         self._command = _pager_command(host) if wanted and _is_screen(host) else ""
-        self._held: list[str] = []
+        self._buffered: list[str] = []
         if self._command:
-            self._room = shutil.get_terminal_size().lines - 1
+            self._lines_max = shutil.get_terminal_size().lines - 1
 
     @property
     def started(self) -> bool:
@@ -44,14 +44,14 @@ class Pager:
         if self._process is not None:
             self._feed(text)
         else:
-            self._held.append(text)
-            if len(self._held) > self._room:
+            self._buffered.append(text)
+            if len(self._buffered) > self._lines_max:
                 self._start()
 
     def close(self) -> None:
         if self._process is None:
-            self._host.stdout.writelines(self._held)
-            self._held = []
+            self._host.stdout.writelines(self._buffered)
+            self._buffered = []
             return
         assert self._process.stdin is not None
         # The user quit the pager before it had read everything.
@@ -64,8 +64,8 @@ class Pager:
         self._process = subprocess.Popen(
             shlex.split(self._command), stdin=subprocess.PIPE, text=True, env=environ
         )
-        held, self._held = self._held, []
-        self._feed("".join(held))
+        buffered, self._buffered = self._buffered, []
+        self._feed("".join(buffered))
 
     def _feed(self, text: str) -> None:
         assert self._process is not None

@@ -110,4 +110,4 @@ def test_commands_outside_a_shell_keep_nothing() -> None:
     writers = ShellWriters()
     assert writers.get(URI, LedgerId(0)) is None
     assert list(writers) == []
-    assert writers.hand_back(lambda _text, _failed: pytest.fail("nothing is held"))
+    assert writers.release(lambda _text, _failed: pytest.fail("nothing is held"))

@@ -125,7 +125,7 @@ def test_a_fencing_read_says_so() -> None:
 
 def test_requests_over_http_are_told_as_commands_without_the_token() -> None:
     told: list[str] = []
-    admin = AdminClient("127.0.0.1", 1, token="hush", tell=told.append, timeout_s=5)
+    admin = AdminClient("127.0.0.1", 1, token="hush", trace=told.append, timeout_s=5)
     with pytest.raises(BookieUnavailableError):
         admin.request("PUT", "/api/v2/bookie/mode", {"read_only": True})
     (asked,) = told

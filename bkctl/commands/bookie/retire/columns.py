@@ -12,6 +12,7 @@ from bkclient.replication.recover_bookies import (
     LedgerOutcome,
     RecoverReport,
 )
+from bkctl.commands.autorecovery.columns import BEING_REPAIRED
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, LEDGER, Column, Kind, declare_view
 
@@ -171,11 +172,7 @@ declare_view(
     Column("not_closed", "Number of these ledgers that are not closed.", "open_ledgers"),
     Column("size", "Size of the bookie's replicas of closed ledgers.", "size_bytes"),
     Column("marked", "Ledgers that are marked."),
-    Column(
-        "being_repaired",
-        "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
-        header="LOCKED BY WORKERS",
-    ),
+    BEING_REPAIRED,
     Column("out", "Whether no ledger and no cookie names the bookie any more.", "is_out"),
     sentence=_status,
 )

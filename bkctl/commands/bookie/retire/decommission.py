@@ -10,14 +10,8 @@ from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.quorum.fragments import is_only_copy
-from bkclient.replication import autorecovery_admin
-from bkclient.replication.decommission import (
-    DecommissionProgress,
-    DecommissionReport,
-    cancel_decommission,
-    decommission_status,
-    ledgers_left,
-)
+from bkclient.replication import autorecovery_admin, decommission
+from bkclient.replication.decommission import DecommissionProgress, DecommissionReport
 from bkclient.replication.decommission import decommission as decommission_bookie
 from bkclient.replication.rack_forecast import placement_domain
 from bkclient.replication.recover_bookies import (
@@ -32,19 +26,13 @@ from bkclient.replication.repair_states import (
     RepairState,
     repair_states,
 )
-from bkctl.bookies.stopped_bookie import is_registered
-from bkctl.commands.bookie.retire.recover import (
-    copying_work,
-    forecast_racks,
-    insist_known,
-    move,
-    note_few_racks,
-    resume_text,
-    too_few_racks,
-)
+from bkctl.bookies import admin_api
+from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
+from bkctl.commands.bookie.retire import recover
 from bkctl.errors import NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
+from bkctl.session import safety_checks
 from bkctl.session.safety_check_names import (
     ONLY_COPIES,
     OTHERS_LOST,
@@ -52,12 +40,7 @@ from bkctl.session.safety_check_names import (
     TOO_FEW_RACKS,
     TOO_LITTLE_SPACE,
 )
-from bkctl.session.safety_checks import (
-    Objection,
-    refuse_unless_forced,
-    some_names,
-    while_registered,
-)
+from bkctl.session.safety_checks import Objection
 from bkctl.session.session import Session
 from bkctl.suggest import similar_bookie
 from wire.ids import BookieId, LedgerId
@@ -122,8 +105,6 @@ def run(
             "ledgers",
         )
     if bookie_id is None:
-        from bkctl.bookies.stopped_bookie import stopped_bookie
-
         try:
             bookie_id = stopped_bookie(session).bookie_id
         except UsageError as error:
@@ -152,15 +133,15 @@ def _take_out(
     if runs:
         is_empty = next(session.iterate(ledgers_on_bookies, [bookie_id]), None) is None
         drain = f"empty it while it runs: bkctl decommission {bookie_id} --drain"
-        stop = while_registered([bookie_id], instead="" if is_empty else drain)
-        refuse_unless_forced(session, stop, force)
+        stop = safety_checks.while_registered([bookie_id], instead="" if is_empty else drain)
+        safety_checks.refuse_unless_forced(session, stop, force)
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
-    insist_known(session, [bookie_id], found)
+    recover.insist_known(session, [bookie_id], found)
     if not session.call(autorecovery_admin.status).enabled:
         off = "autorecovery is disabled, so the ledgers of the bookie would not move"
-        refuse_unless_forced(session, [Objection("", off, ENABLE)], force)
-    refuse_unless_forced(session, session.call(_only_copies, bookie_id, found), force)
-    refuse_unless_forced(session, _objections(session, bookie_id, found), force)
+        safety_checks.refuse_unless_forced(session, [Objection("", off, ENABLE)], force)
+    safety_checks.refuse_unless_forced(session, session.call(_only_copies, bookie_id, found), force)
+    safety_checks.refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
     steps = [_moving(bookie_id, found)]
     if not keep_cookie:
@@ -178,7 +159,7 @@ def _take_out(
     )
     report = _wait(session, bookie_id, len(found), keep_cookie=keep_cookie)
     session.resume = ""
-    note_few_racks(session, found)
+    recover.note_few_racks(session, found)
     session.emit(report)
 
 
@@ -223,10 +204,12 @@ def _heed_racks(
     session: Session, bookie_id: BookieId, found: Sequence[BookieLedger], force: Collection[str]
 ) -> None:
     """Refuse if racks forbid every other bookie; warn of ledgers on too few racks."""
-    racks = forecast_racks(session, [bookie_id], found)
+    racks = recover.forecast_racks(session, [bookie_id], found)
     if racks.nowhere:
         step = f"start a bookie in another {session.call(placement_domain)}"
-        refuse_unless_forced(session, [Objection(TOO_FEW_RACKS, too_few_racks(racks), step)], force)
+        safety_checks.refuse_unless_forced(
+            session, [Objection(TOO_FEW_RACKS, recover.too_few_racks(racks), step)], force
+        )
 
 
 async def _only_copies(
@@ -239,7 +222,7 @@ async def _only_copies(
         return []
     why = (
         f"entries of {counted(len(only), 'ledger')} may have no other copy in service, and "
-        f"cannot be moved: {some_names(only)}"
+        f"cannot be moved: {safety_checks.some_names(only)}"
     )
     return [Objection(ONLY_COPIES, why, "start the bookie again and empty it with --drain")]
 
@@ -290,12 +273,12 @@ def _too_few(writable: int, found: Sequence[BookieLedger]) -> Iterator[Objection
 def _wait(
     session: Session, bookie_id: BookieId, total: int, *, keep_cookie: bool
 ) -> DecommissionReport:
-    begun = told = False
+    begun = warned = False
     warn_of_mark = _damaged_marks(session)
     with session.progress(f"moving {counted(total, 'ledger')}") as progress:
 
         def report(step: DecommissionProgress) -> None:
-            nonlocal begun, told
+            nonlocal begun, warned
             if step.ledgers_left and not begun:
                 begun = True
                 left = counted(step.ledgers_left, "ledger")
@@ -306,12 +289,12 @@ def _wait(
             done_bytes = step.size_bytes - step.size_bytes_left
             done_entries = step.entries - step.entries_left
             work = (
-                copying_work(done_bytes, done_entries),
-                copying_work(step.size_bytes, step.entries),
+                recover.copying_work(done_bytes, done_entries),
+                recover.copying_work(step.size_bytes, step.entries),
             )
             progress.update(done_bytes, done_entries, step.size_bytes, work=work)
-            if step.ledgers_left and step.auditor is None and not told:
-                told = True
+            if step.ledgers_left and step.auditor is None and not warned:
+                warned = True
                 session.warn("no auditor is elected, so workers may be missing; run `bkctl doctor`")
             for one in step.stuck:
                 what = f"ledger {one.ledger_id}: {_why(session, one)}"
@@ -335,11 +318,11 @@ def _why(session: Session, one: LedgerRepairState) -> str:
 
 def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
     """Return a function that warns once of each mark that cannot be read."""
-    told: set[LedgerId] = set()
+    warned: set[LedgerId] = set()
 
     def warn(ledger_id: LedgerId, why: object) -> None:
-        if ledger_id not in told:
-            told.add(ledger_id)
+        if ledger_id not in warned:
+            warned.add(ledger_id)
             session.warn(f"{why}; {autorecovery_admin.how_to_repair_mark(ledger_id)}")
 
     return warn
@@ -361,16 +344,14 @@ def _drain(
         PartlyDoneError: some ledgers are left on the bookie.
         RefusedError: the bookie's admin token is missing or wrong.
     """
-    from bkctl.bookies import admin_api
-
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
-    refuse_unless_forced(session, _objections(session, bookie_id, found), force)
+    safety_checks.refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
     steps = [f"make {bookie_id} read-only, with its admin token"]
     stuck = session.call(_without_replacement, bookie_id, found)
     steps.append(_moving(bookie_id, [one for one in found if one not in stuck]))
     if stuck:
-        ids = some_names([one.ledger_id for one in stuck])
+        ids = safety_checks.some_names([one.ledger_id for one in stuck])
         steps.append(f"leave {counted(len(stuck), 'ledger')} there, for no bookie is free: {ids}")
     try:
         admin = admin_api.connect(session, bookie_id, **where)
@@ -378,23 +359,23 @@ def _drain(
     except (NothingFoundError, RefusedError) as error:
         if not session.dry_run:
             raise
-        refuse_unless_forced(session, [Objection("", str(error), error.hint)], ())
+        safety_checks.refuse_unless_forced(session, [Objection("", str(error), error.hint)], ())
     if session.plans_only(steps):
         return
     session.confirm(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id
     )
     admin_api.mode(admin, bookie_id, wanted=True)
-    session.resume = resume_text(session)
+    session.resume = recover.resume_text(session)
     options = RecoverOptions(
         spare_writers=True,
         skip_unrecoverable=True,
         at_once=_DRAINED_AT_ONCE,
         bytes_per_s=bytes_per_s,
     )
-    report: RecoverReport = move(session, [bookie_id], options, found)
+    report: RecoverReport = recover.move(session, [bookie_id], options, found)
     session.resume = ""
-    note_few_racks(session, found)
+    recover.note_few_racks(session, found)
     session.emit(report)
     then = f"stop it, then: bkctl decommission {bookie_id}"
     if report.left:
@@ -422,19 +403,16 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
             next_step="interrupt the decommission, and start the bookie first",
         )
     is_writable = bookie_id in session.call(lambda client: client.store.writable_bookies())
-    if session.dry_run:
-        steps = [] if is_writable else [f"make {bookie_id} writable"]
-        session.plan([f"remove the marks that name only {bookie_id}", *steps])
+    steps = [] if is_writable else [f"make {bookie_id} writable"]
+    if session.plans_only([f"remove the marks that name only {bookie_id}", *steps]):
         return
-    marks = session.call(cancel_decommission, bookie_id, _damaged_marks(session))
+    marks = session.call(decommission.cancel_decommission, bookie_id, _damaged_marks(session))
     if marks.kept:
         session.warn(
             "the bookie has lost replicas; these ledgers keep their marks: "
-            f"{some_names(marks.kept)}"
+            f"{safety_checks.some_names(marks.kept)}"
         )
     if not is_writable:
-        from bkctl.bookies import admin_api
-
         admin_api.mode(admin_api.connect(session, bookie_id, **where), bookie_id, wanted=False)
     session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
 
@@ -445,12 +423,14 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
 def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
     """Show the ledgers and the cookie that a bookie still has."""
     session.about = f"bookie {bookie_id}"
-    left = session.call(ledgers_left, bookie_id)
+    left = session.call(decommission.ledgers_left, bookie_id)
     if detail:
         lacking = [MissingReplicas(one.ledger_id, (bookie_id,)) for one in left]
         session.emit_all(session.iterate(repair_states, lacking), LedgerRepairState)
     else:
-        found = session.call(decommission_status, bookie_id, left, _damaged_marks(session))
+        found = session.call(
+            decommission.decommission_status, bookie_id, left, _damaged_marks(session)
+        )
         session.emit(found)
         if found.is_out and found.state == "down":
             _warn_of_unknown(session, bookie_id)

@@ -118,9 +118,9 @@ def write_nodes(
     stream: BinaryIO,
     info: BackupInfo,
     found: Iterator[Sequence[StoredNode]],
-    tell: Callable[[int], object] = lambda _: None,
+    report: Callable[[int], object] = lambda _: None,
 ) -> BackupInfo:
-    """Write a backup; return its summary. ``tell`` is called with the number of nodes."""
+    """Write a backup; return its summary. ``report`` is called with the number of nodes."""
     digest, tally = hashlib.sha256(), BackupCounts(info)
 
     def put(line: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ def write_nodes(
         for node in some:
             put(_node_line(node))
             tally.add(node.path)
-        tell(tally.nodes)
+        report(tally.nodes)
     put({"end": True, "nodes": tally.nodes, "sha256": digest.hexdigest()})
     return tally.result()
 

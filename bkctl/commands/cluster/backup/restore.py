@@ -15,13 +15,8 @@ from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError, NotInitializedError
 from bkclient.metadata.tree.logs import TOMBSTONE
 from bkclient.replication.ledger_verification import lost_ledgers
-from bkctl.commands.cluster.backup.backup_file import (
-    INFO_COLUMNS,
-    BackupCounts,
-    BackupInfo,
-    read,
-    stored_nodes,
-)
+from bkctl.commands.cluster.backup import backup_file
+from bkctl.commands.cluster.backup.backup_file import BackupCounts, BackupInfo
 from bkctl.commands.cluster.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_time
@@ -108,7 +103,7 @@ def _restored(v: ClusterRestored) -> str:
 @shown(
     "clusters",
     Column("uri", "The metadata service."),
-    *INFO_COLUMNS,
+    *backup_file.INFO_COLUMNS,
     Column("kept", "Nodes that exist with another value and were not changed."),
     Column("added", "Nodes that were missing.", "added_nodes"),
     kw_only=True,
@@ -229,7 +224,7 @@ def _planned(
             next_step="copy the backup to a file",
         )
     try:
-        info = read(file)
+        info = backup_file.read(file)
     except FileNotFoundError as error:
         raise NothingFoundError(
             "No such file or directory",
@@ -304,7 +299,7 @@ def _part_of(
         NothingFoundError: a ledger is not in the backup.
     """
     tally, absent = BackupCounts(info), set(ledger_ids)
-    for some in stored_nodes(file, only):
+    for some in backup_file.stored_nodes(file, only):
         for node in some:
             found = tally.add(node.path)
             absent -= {found.ledger_id}
@@ -433,7 +428,7 @@ def _missing(
     ledger_ids: list[LedgerId] = []
     cookies: list[BookieId] = []
     differing: list[str] = []
-    for some in stored_nodes(file, only):
+    for some in backup_file.stored_nodes(file, only):
         for node in some:
             if node.path in existing:
                 staying.add(node.path)
@@ -505,7 +500,7 @@ async def _put(
     is_cluster = await _layout(store) is not None
     if is_cluster and missing:
         reserved = await _reserve_ids(store, info, is_cluster=True)
-    for some in stored_nodes(file, only):
+    for some in backup_file.stored_nodes(file, only):
         now = [node for node in some if node.path != zk_paths.LAYOUT]
         last += [node for node in some if node.path == zk_paths.LAYOUT]
         kept += await store.add_nodes(now, info.layout)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bkctl.bookies import directories as disk_dirs
 from bkctl.bookies.directories import open_bookie
 from bkctl.errors import ProblemsError
+from bkctl.session.session import Session
 from bookied.offline import files as offline_files
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 
 def files(

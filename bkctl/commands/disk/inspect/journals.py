@@ -14,7 +14,7 @@ from bkctl.errors import NothingFoundError, ProblemsError, UsageError
 from bkctl.output.views import Column, Kind, shown
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
-from bookied.offline.bookie import OfflineBookie, RecordKind, journal_entry
+from bookied.offline.bookie import OfflineBookie, RecordKind, StoredMark, journal_entry
 from bookied.offline.check.findings import DiskFinding
 from bookied.offline.check.start import check_mark
 from bookied.offline.directories import directories_by_name
@@ -26,7 +26,6 @@ from bookied.storage.journal import format as journal_layout
 if TYPE_CHECKING:
     from bkctl.commands.disk.parameter_types import FileRef
     from bkctl.session.session import Session
-    from bookied.offline.bookie import StoredMark
 
 Dirs = Mapping[str, tuple[str, ...]]
 

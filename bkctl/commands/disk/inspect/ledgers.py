@@ -32,7 +32,6 @@ from bookied.storage.index.ledger_pages import LedgerOnDisk
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
     from bkctl.session.session import Session
-    from bookied.offline.ledgers import LocalLedger
     from wire.ids import LedgerId
 
 

@@ -15,7 +15,7 @@ from bkctl.commands.ledger.read import payload_value
 from bkctl.errors import ProblemsError
 from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Column, Kind, shown
 from bookied.errors import CorruptError
-from bookied.offline.bookie import OfflineBookie
+from bookied.offline.bookie import JournalEntry, OfflineBookie, RecordKind, StoredEntry
 from bookied.offline.entries_without_password import find_digest, payload_of
 from bookied.offline.entry_logs import EntryLogSummary, summarize
 from wire.codes import ENTRY_HEADER_BYTES, DigestType
@@ -23,7 +23,6 @@ from wire.digest import header
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-    from bookied.offline.bookie import JournalEntry, StoredEntry
     from bookied.offline.ledgers import PlacedEntry
 
 T = TypeVar("T")
@@ -277,8 +276,6 @@ def _shown(session: Session, data: bytes) -> dict[str, Any]:
 
 def journal_row(session: Session, entry: JournalEntry, *, payload: bool) -> JournalRow:
     """Return the printed form of a journal's record."""
-    from bookied.offline.bookie import RecordKind
-
     more: dict[str, Any] = {}
     size = len(entry.content)
     if entry.kind is RecordKind.ENTRY:

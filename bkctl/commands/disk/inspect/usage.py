@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bkctl.bookies.directories import bookie_properties, open_bookie
 from bkctl.commands.disk.inspect.records import DamagedRecords, log_summaries
 from bkctl.errors import UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Kind, field, shown
+from bkctl.session.session import Session
 from bookied.errors import CorruptError
 from bookied.offline import files as offline_files
 from bookied.offline.bookie import OfflineBookie, Shard
 from bookied.offline.entry_logs import LogUse, MapState, freed_by
 from bookied.offline.files import DirectoryUse
 from wire.ids import LedgerId
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 _MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold", 0.8)
 """The keys and defaults of the compaction thresholds."""

@@ -17,6 +17,7 @@ from bkctl.commands.ledger.list_and_show import metadata_of
 from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsError
 from bkctl.output.units import counted
 from bkctl.output.views import Column, field, shown
+from bkctl.session.session import Session
 from bookied.offline.check.check import stages
 from bookied.offline.check.entry_logs import IF_IT_EXISTS
 from bookied.offline.check.findings import DiskFinding, Findings
@@ -24,10 +25,7 @@ from bookied.offline.check.start import OTHER_DIRECTORIES
 from bookied.offline.index import IndexKind
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from wire.ledger_metadata import LedgerMetadata
+from wire.ledger_metadata import LedgerMetadata
 
 _NO_START: Final = (
     "the bookie does not start with these settings: `bkctl cookie repair -c FILE` if the "
@@ -39,7 +37,6 @@ _READ_AT_START: Final = {"cookies and marks", "journals"}
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
-    from bkctl.session.session import Session
     from bookied.offline.bookie import Shard
 
 

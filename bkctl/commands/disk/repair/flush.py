@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bkctl.bookies.stopped_bookie import lock_existing, repeatable, whole_bookie
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import field, shown
+from bkctl.session.session import Session
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.open_storages import storages_of
 from bookied.storage.files.files import RealFiles
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 
 def _flushed(v: ReplayResult) -> str:

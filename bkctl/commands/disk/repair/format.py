@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
+from bkclient.client import Client
 from bkclient.quorum.fragments import is_only_copy
 from bkclient.replication.recover_bookies import ledgers_on_bookies
 from bkctl.bookies.stopped_bookie import (
@@ -26,6 +27,7 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, field, shown
 from bkctl.session.safety_check_names import ONLY_COPIES
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_names
+from bkctl.session.session import Session
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
@@ -39,10 +41,6 @@ from bookied.offline.repair.old_layout import read_cookie
 from bookied.storage.entrylog.format import log_id, split_location
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId, LedgerId
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkctl.session.session import Session
 
 METADATA: Final = "metadata"
 """The safety check that needs the metadata service."""

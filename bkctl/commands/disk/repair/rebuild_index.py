@@ -51,8 +51,8 @@ def rebuild_index(
         NothingFoundError: the files have none of the ledgers.
         PartlyDoneError: a file could not be read completely, or a key is unknown.
     """
-    given = session.input.words(ledger_ids, LEDGER_ID)
-    wanted = None if all_ledgers else sorted(set(given))
+    ids = session.input.words(ledger_ids, LEDGER_ID)
+    wanted = None if all_ledgers else sorted(set(ids))
     if all_ledgers == bool(wanted):
         raise UsageError("either name ledgers or give --all")
     found, config = whole_bookie(session, dirs, journals=False)
@@ -85,10 +85,10 @@ def rebuild_index(
         )
     session.emit_all(done.ledgers, RebuiltLedger)
     damaged = warn_damage(session, done.damaged)
-    _tell_rebuilt(session, done.ledgers, done.missing, damaged)
+    _report_rebuilt(session, done.ledgers, done.missing, damaged)
 
 
-def _tell_rebuilt(
+def _report_rebuilt(
     session: Session, ledgers: list[RebuiltLedger], missing: list[int], damaged: int
 ) -> None:
     keyless = [one.ledger_id for one in ledgers if one.key_from is None]
@@ -169,10 +169,10 @@ def keys(
 
 async def _password(client: Client, ledger_id: LedgerId) -> bytes | None:
     try:
-        held_metadata = await client.store.read_ledger(ledger_id)
+        stored = await client.store.read_ledger(ledger_id)
     except NoSuchLedgerError:
         return None
-    return held_metadata.value.password
+    return stored.value.password
 
 
 declare_view(

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bkctl.bookies import stopped_bookie
 from bkctl.bookies.directories import find_directories
-from bkctl.bookies.stopped_bookie import (
-    insist_current,
-    repeatable,
-    warn_damage,
-)
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Column, declare_view
+from bkctl.session.session import Session
 from bookied.directories.roots import CURRENT
 from bookied.offline.repair.rescan import size_of
 from bookied.offline.repair.salvage import EarlierEntriesError, SalvagedLedger, salvage
 from bookied.storage.files.files import RealFiles
 from wire.codes import DigestType
 from wire.ids import LedgerId
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 
 def salvage_ledger(
@@ -45,7 +39,7 @@ def salvage_ledger(
     named = find_directories(session, **dirs)
     found = named.existing(CURRENT)
     if not found.roots:
-        insist_current(named)
+        stopped_bookie.insist_current(named)
     for root in named.roots:
         if root not in found.roots:
             session.warn(f"{root} has no {CURRENT}/: only the other directories are searched")
@@ -59,7 +53,7 @@ def salvage_ledger(
     ):
         return
     with (
-        repeatable(session, "run the same command again"),
+        stopped_bookie.repeatable(session, "run the same command again"),
         session.progress("scanning", total=total) as progress,
     ):
         try:
@@ -79,7 +73,7 @@ def salvage_ledger(
                 next_step="name the directories of all bookies in one command, which joins their "
                 "entries, or give another --out",
             ) from error
-    damaged = warn_damage(session, saved.damaged)
+    damaged = stopped_bookie.warn_damage(session, saved.damaged)
     if saved.last is None:
         raise NothingFoundError(f"no entry of ledger {ledger_id} in logs or journals")
     session.emit(saved)

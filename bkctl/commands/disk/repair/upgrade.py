@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from bkctl.bookies import directories
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     lock_existing,
@@ -111,7 +112,7 @@ class LayoutChanged:
 
 def check(session: Session) -> None:
     """Show each root's layout; end with status 10 if a root needs an action."""
-    found = disk_found(session)
+    found = directories.find_directories(session, (), (), ())
     roots = [RootStatus(root) for root in read_layouts(RealFiles(), found)]
     session.emit_all(roots, RootStatus)
     states = {root.state for root in roots}
@@ -124,13 +125,6 @@ def check(session: Session) -> None:
         raise ProblemsError(
             f"{option} was interrupted", next_step=f"`bkctl upgrade {option}` continues"
         )
-
-
-def disk_found(session: Session) -> Any:
-    """Return the directories of the settings, without a bookie id or a cluster."""
-    from bkctl.bookies import directories
-
-    return directories.find_directories(session, (), (), ())
 
 
 def upgrade(session: Session, force: Sequence[str]) -> None:

@@ -138,8 +138,8 @@ def stale_locks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if old:
         oldest = min(old, key=lambda lock: lock.since_ms or seen.now_ms)
         age = human_duration((seen.now_ms - (oldest.since_ms or 0)) / 1000)
-        held = verb(len(old), "a repair lock is", f"{len(old)} repair locks are")
-        what = f"{held} held for long, one for {age} by {oldest.owner or 'an unknown bookie'}"
+        locks = verb(len(old), "a repair lock is", f"{len(old)} repair locks are")
+        what = f"{locks} held for long, one for {age} by {oldest.owner or 'an unknown bookie'}"
         ids = [lock.ledger_id for lock in old]
         fix = "restart that worker: its locks go with its session"
         yield ClusterFinding(

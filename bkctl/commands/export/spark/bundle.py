@@ -155,11 +155,7 @@ def _requirements(
         if match is not None:
             its_extras = frozenset(word.strip() for word in (match[2] or "").split(",") if word)
             is_optional = bool(marker) and (extra is None or extra[1] != "spark")
-            yield _normal(match[1]), its_extras, is_optional
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+            yield re.sub(r"[-_.]+", "-", match[1]).lower(), its_extras, is_optional
 
 
 def _is_installed(name: str) -> bool:

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from bkctl.commands.export.spark import source_options
 from bkctl.commands.export.spark.query import (
     Query,
     TaskPartition,
@@ -34,13 +35,7 @@ from bkctl.commands.export.spark.query import (
     freeze_modules,
     short_errors,
 )
-from bkctl.commands.export.spark.source_options import (
-    SourceOptionError,
-    SourceOptions,
-    check_use,
-    cursor_of,
-    parse_options,
-)
+from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.errors import BookKeeperError
 
@@ -165,7 +160,7 @@ class LedgerSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._asked = parse_options(dict(options))
+        self._asked = source_options.parse_options(dict(options))
         self._load_id = uuid.uuid4().hex
         """The id of one ``load``, for all its plans: Spark pickles the source."""
         freeze_modules()
@@ -183,7 +178,7 @@ class LedgerSource(DataSource):
 
     def reader(self, schema: StructType) -> LedgerSourceReader:
         """Return the reader of one query."""
-        check_use(self._asked)
+        source_options.check_use(self._asked)
         if self._asked.push_filters and not hasattr(DataSourceReader, "pushFilters"):
             raise SourceOptionError("option pushFilters needs PySpark 4.1 or newer")
         query = Query.of(self._asked, schema)
@@ -199,9 +194,9 @@ class LedgerSource(DataSource):
             return RefusingReader(error)
 
     def _stream_reader(self, schema: StructType) -> FollowingReader:
-        check_use(self._asked, is_stream=True)
+        source_options.check_use(self._asked, is_stream=True)
         query = Query.of(self._asked, schema)
-        cursor = cursor_of(dict(self.options), self._asked)
+        cursor = source_options.cursor_of(dict(self.options), self._asked)
         if self._asked.is_topics:
             from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 

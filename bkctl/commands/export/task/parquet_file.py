@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -251,12 +250,8 @@ class ParquetFile:
     def close(self) -> None:
         """Close the file; the driver removes a file that was not finished."""
         for end in (self._writer.close, self._stream.close):
-            _ignore_os_error(end)
-
-
-def _ignore_os_error(work: Callable[[], object]) -> None:
-    with suppress(OSError):
-        work()
+            with suppress(OSError):
+                end()
 
 
 class _RowGroup:

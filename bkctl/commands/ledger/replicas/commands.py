@@ -8,6 +8,7 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.declarations import argument, flag, option
+from bkctl.cli.ledger_options import FROM_FILE
 from bkctl.cli.parameter_types import DURATION, LEDGER_ID, LEDGER_IDS, LEDGER_STATE, RATE, SHARE
 from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
@@ -50,7 +51,7 @@ REPLICAS: Final = (
     readable copy, as in `bkctl ledger verify --all -o id --filter 'entries_lost>0'`.
     """,
         params=(
-            argument("given", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
+            argument("words", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
             flag("--all", "everything", help="All ledgers of the cluster."),
             option(
                 "--state",
@@ -71,9 +72,7 @@ REPLICAS: Final = (
                 type=RATE,
                 help="Bytes read a second from all bookies, at most.  [default: no limit]",
             ),
-            option(
-                "--from-file", metavar="FILE", help="Read ledger ids from FILE, too; - is stdin."
-            ),
+            FROM_FILE,
         ),
         effect=Effect.READ,
         examples="""

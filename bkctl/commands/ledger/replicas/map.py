@@ -241,18 +241,18 @@ def _title(found: ReplicaMap, canvas: Canvas) -> Iterator[str]:
 def _legend_of_bookies(
     found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas
 ) -> Iterator[str]:
-    held: dict[BookieId, list[ReplicaPlace]] = defaultdict(list)
+    places: dict[BookieId, list[ReplicaPlace]] = defaultdict(list)
     for fragment in found.replicas.fragments:
         for place in fragment.places:
-            held[place.bookie_id].append(place)
+            places[place.bookie_id].append(place)
     widest = max(map(display_width, names), default=0)
     short = max(map(len, names.values()), default=1)
     for bookie, name in names.items():
-        state = _state_seen(found.states.get(bookie, ""), held[bookie])
+        state = _state_seen(found.states.get(bookie, ""), places[bookie])
         sign = canvas.state(glyph(state, canvas), state)
         lead = f"{name:{short}} "
         line = f"{bookie:{widest}}  {state:11}"
-        replicas = _places_of(held[bookie])
+        replicas = _places_of(places[bookie])
         space = canvas.width - len(lead) - 2
         if display_width(line) + 2 + display_width(replicas) <= space:
             yield f"{lead}{sign} {line}  {replicas}".rstrip()
@@ -272,8 +272,8 @@ def _places_of(places: Sequence[ReplicaPlace]) -> str:
     """Return the listed and the expected entries of a bookie, or why they are unknown."""
     expected = sum(place.expected or 0 for place in places)
     if all(place.held is not None for place in places):
-        held = sum(min(place.held or 0, place.expected or 0) for place in places)
-        return f"{held} of {counted(expected, 'entry')}"
+        stored = sum(min(place.held or 0, place.expected or 0) for place in places)
+        return f"{stored} of {counted(expected, 'entry')}"
     return next((place.why for place in places if place.why), "")
 
 

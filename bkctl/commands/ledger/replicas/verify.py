@@ -29,7 +29,7 @@ from wire.ids import BookieId, LedgerId
 def verify(
     session: Session,
     *,
-    given: Sequence[Any],
+    words: Sequence[Any],
     everything: bool,
     state: LedgerState | None,
     share: float,
@@ -48,15 +48,15 @@ def verify(
         ProblemsError: a copy is bad, or could not be read.
     """
     if state is None:
-        ids = ids_from_arguments(session, given, from_file, everything=everything)
-    elif everything and not (given or from_file):
+        ids = ids_from_arguments(session, words, from_file, everything=everything)
+    elif everything and not (words or from_file):
         wanted = LedgerFilter(state)
         some = ledgers(session, wanted, after=None, limit=None, ids_only=False)
         ids = (one.ledger_id for one in each(some))
     else:
         raise UsageError("--state selects from all ledgers", next_step="add --all, and give no ids")
     found = _VerifyCounts(
-        is_selection=everything, is_list=len(given) > 1 or "-" in given or from_file is not None
+        is_selection=everything, is_list=len(words) > 1 or "-" in words or from_file is not None
     )
     how = {"share": share, "bytes_per_s": bytes_per_s or 0}
     with session.progress("verifying", unit="entries") as progress:
@@ -73,8 +73,8 @@ def verify(
             f"{'' if found.bad else '; all copies are sound'}"
         )
     gone = f"no such ledger: {', '.join(map(str, found.gone))}"
-    is_entry = len(given) == 2 and found.gone == [given[1]]  # noqa: PLR2004 -- LEDGER ENTRY
-    line = f"for an entry: `bkctl {COMPARE.format(*given)}`" if is_entry else ""
+    is_entry = len(words) == 2 and found.gone == [words[1]]  # noqa: PLR2004 -- LEDGER ENTRY
+    line = f"for an entry: `bkctl {COMPARE.format(*words)}`" if is_entry else ""
     if found.bad:
         if found.gone:
             session.warn(f"{gone}; {line}" if line else gone)

@@ -306,7 +306,7 @@ def test_a_java_bookie_is_told_any_key_and_its_secrets_are_masked() -> None:
 
 def test_the_trace_of_a_request_has_no_secret_in_it() -> None:
     told: list[str] = []
-    admin = AdminClient("127.0.0.1", 1, tell=told.append)
+    admin = AdminClient("127.0.0.1", 1, trace=told.append)
     with pytest.raises(BookieUnavailableError):
         admin.request("PUT", "/x", {"tlsKeyStorePassword": "hunter2", "gcWaitTime": "1"})
     assert "hunter2" not in told[0]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.commands.export.engines import copy_readable
+from bkclient.blocking import with_store
+from bkctl.commands.export.engines import IN_PROCESS_BYTES_MAX, LocalEngine, copy_readable
+from bkctl.commands.export.errors import ExportReadError
 from bkctl.commands.export.task.copy import TaskResult
-from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
+from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile, WrittenRange
 from bkctl.commands.export.task.partitions import EntryRange, Task
 from wire.ids import EntryId, LedgerId
 
@@ -48,3 +52,25 @@ def test_every_readable_ledger_is_copied_whole_and_once(
     copied = [(r.ledger_id, r.first) for file in files for r in file.ranges]
     assert set(unreadable) == {ledger_id for ledger_id, _ in planned} & bad
     assert sorted(copied) == sorted(one for one in planned if one[0] not in bad)
+
+
+@pytest.mark.processes
+def test_the_error_of_a_task_in_a_worker_process_reaches_the_exporter(tmp_path: Path) -> None:
+    job = CopyJob(f"sqlite://{tmp_path / 'no' / 'metadata.db'}", None, str(tmp_path), "cluster")
+    large = EntryRange(LedgerId(1), EntryId(0), EntryId(9), length=IN_PROCESS_BYTES_MAX)
+    with pytest.raises(ExportReadError, match="no client on "):
+        LocalEngine(2).run(job, [(large,)] * 3, lambda: None)
+
+
+@pytest.mark.processes
+def test_each_task_of_a_large_export_is_copied_once_by_a_worker_process(tmp_path: Path) -> None:
+    uri = f"sqlite://{tmp_path / 'metadata.db'}"
+    with_store(uri, lambda store: store.initialize())
+    job = CopyJob(uri, None, str(tmp_path), "cluster", skips_unreadable=True)
+    tasks = [
+        (EntryRange(LedgerId(n), EntryId(0), EntryId(9), length=IN_PROCESS_BYTES_MAX),)
+        for n in range(5)
+    ]
+    results = LocalEngine(2).run(job, tasks, lambda: None)
+    assert sorted(one.number for one in results) == [0, 1, 2, 3, 4]
+    assert all(one.unreadable[0][0] == one.number for one in results)

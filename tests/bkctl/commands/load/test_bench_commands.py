@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from bkctl.commands.load.bench import LOOK_S, BenchLoad, measured
+from bkctl.commands.load.bench import UPDATE_EVERY_S, BenchLoad, measured
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.replication_world import TRIPLE, closed_ledger, open_writer
 from tests.bkclient.worlds import Fate, World
@@ -196,7 +196,7 @@ def test_an_interrupted_run_prints_its_figures_and_judges_them(
         adds.append(request)
         if len(adds) == 300:
             signal.raise_signal(signal.SIGINT)
-            world.clock.callLater(10 * LOOK_S, release)
+            world.clock.callLater(10 * UPDATE_EVERY_S, release)
         return Fate.SERVE if len(adds) < 300 else Fate.HOLD
 
     for bookie in world.bookies.values():

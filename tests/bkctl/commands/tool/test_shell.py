@@ -124,7 +124,7 @@ def test_the_program_has_all_that_the_shell_asks_for() -> None:
     assert {"tree", "obj", "kinds", "live", "candidates", "status"} <= wanted
     assert all(hasattr(program, name) for name in wanted)
     state = ClusterState("6128d6e6-1", 2, 1, 1, 0, autorecovery=True)
-    assert all(hasattr(state, name) for name in ("label", "text", "trouble"))
+    assert all(hasattr(state, name) for name in ("label", "text", "problem"))
 
 
 def test_the_greeting_says_which_cluster_or_how_to_name_one() -> None:
@@ -136,10 +136,10 @@ def test_the_greeting_says_which_cluster_or_how_to_name_one() -> None:
 
 def test_the_state_is_a_line_and_autorecovery_that_is_off_is_trouble() -> None:
     state = ClusterState("6128d6e6-1234", 2, 1, 1, 0, autorecovery=True)
-    assert (state.label, state.trouble) == ("6128d6e6", "")
+    assert (state.label, state.problem) == ("6128d6e6", "")
     assert state.text == "2 of 4 bookies writable, 1 read-only, 1 down"
     state = ClusterState(None, 3, 0, 0, 100, autorecovery=False)
-    assert (state.label, state.trouble) == ("", "autorecovery is off")
+    assert (state.label, state.problem) == ("", "autorecovery is off")
     assert state.text == "3 of 3 bookies writable, 100+ ledgers under-replicated"
 
 

@@ -38,8 +38,13 @@ METRICS = '# x\nup 1\nbookied_info{bookieId="b1",version="1.2.3",port="1"} 1\n'
     ("answers", "kind", "version", "why"),
     [
         ({"/api/v2/bookie": "{}", "/metrics": METRICS}, "bookied", "1.2.3", ""),
-        ({"/api/v2/bookie": "{}", "/metrics": "up 1\n"}, "bookied", None, "metrics do not tell"),
-        ({"/api/v1/bookie/state": "{}"}, "Java bookie", None, "Java's bookies do not tell"),
+        (
+            {"/api/v2/bookie": "{}", "/metrics": "up 1\n"},
+            "bookied",
+            None,
+            "metrics do not report it",
+        ),
+        ({"/api/v1/bookie/state": "{}"}, "Java bookie", None, "Java's bookies do not report it"),
         ({"/api/v2/bookie": None}, "bookie", None, "no HTTP at nowhere"),
     ],
 )
