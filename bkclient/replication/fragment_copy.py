@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from typing import Final
@@ -201,15 +200,18 @@ class FragmentRepairer:
 
     async def write_again(
         self, ledger: LedgerView, fragment: LedgerFragment, index: int, entries: Iterator[EntryId]
-    ) -> None:
+    ) -> list[UnreadableEntryError]:
         """Write entries again on the bookie at ``index``, read from the bookies that have them.
 
+        Return the errors of the entries that no bookie returns; the others are written.
+
         Raises:
-            UnreadableEntryError: no bookie returns an entry.
             ClientError: the bookie does not accept an entry.
         """
         again = {index: fragment.ensemble[index]}
-        await _FragmentCopy(self, ledger, fragment, again, entries).run()
+        lost: list[UnreadableEntryError] = []
+        await _FragmentCopy(self, ledger, fragment, again, entries, lost.append).run()
+        return lost
 
     async def _store(self, ledger: LedgerView, swap: Swap) -> None:
         await self.cluster.updater.update(
@@ -262,8 +264,13 @@ class _FragmentCopy:
         fragment: LedgerFragment,
         bookies: Mapping[int, BookieId],
         entries: Iterator[EntryId],
+        leave_out: Callable[[UnreadableEntryError], None] | None = None,
     ) -> None:
-        """Copy ``entries`` to the ``bookies``, by their index in the ensemble."""
+        """Copy ``entries`` to the ``bookies``, by their index in the ensemble.
+
+        ``leave_out`` is called for each entry that no bookie returns; otherwise the copy ends.
+        """
+        self._leave_out = leave_out
         self._repairer, self._ledger = repairer, ledger
         self._fragment, self._entries = fragment, entries
         self._fetcher = repairer.cluster.fetcher(ledger.keys)
@@ -297,7 +304,17 @@ class _FragmentCopy:
         # A cancelled bulk read would count as a slow bookie, so the answer is ignored instead.
         with contextlib.suppress(ClientError):  # Single reads name the failed entry.
             return (await SharedRun(bulk).wait()).entries()
-        return await map_each(batch, partial(read, self._fetcher, self._ledger), len(batch))
+        found = await map_each(batch, self._read_one, len(batch))
+        return [entry for entry in found if entry is not None]
+
+    async def _read_one(self, entry_id: EntryId) -> Entry | None:
+        try:
+            return await read(self._fetcher, self._ledger, entry_id)
+        except UnreadableEntryError as error:
+            if self._leave_out is None:
+                raise
+            self._leave_out(error)
+            return None
 
     async def _write(self, batch: list[Entry]) -> None:
         packed: list[Packed] = [(e.entry_id, self._ledger.keys.packet_of(e)) for e in batch]

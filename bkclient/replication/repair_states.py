@@ -92,7 +92,7 @@ def repair_state_of(
         return RepairState.LOST
     for fragment in metadata.fragments:
         members = set(fragment.ensemble)
-        if members & leaving and not set(writable) - members - leaving:
+        if members & leaving and not set(writable) - members:
             return RepairState.TOO_FEW
     if not metadata.is_closed and set(metadata.ensemble) & leaving:
         return RepairState.OPEN

@@ -57,6 +57,16 @@ def test_what_no_worker_can_mend_is_told_though_one_has_it() -> None:
     assert look(world, MissingReplicas(lost, ()))[0].repair_state is RepairState.LOST
 
 
+def test_a_bookie_that_returned_after_the_mark_can_take_the_copies() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 4)
+    ensemble = world.stored(ledger_id).ensemble
+    (spare,) = {BookieId(name) for name in ("b1", "b2", "b3", "b4")} - set(ensemble)
+    world.kill(ensemble[0])
+    marked = MissingReplicas(ledger_id, (ensemble[0], spare))
+    assert look(world, marked)[0].repair_state is RepairState.WAITING
+
+
 def test_a_ledger_that_grows_on_a_lost_bookie_waits_for_its_writer() -> None:
     world = World(5)
     ledger_id = open_writer(world, world.client(), 3).ledger_id

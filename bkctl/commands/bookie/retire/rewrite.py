@@ -44,8 +44,10 @@ async def rewrite_copies(
     *,
     bytes_per_s: int | None = None,
     report: Callable[[CopiedEntry], None] = lambda _copied: None,
-) -> None:
+) -> list[UnreadableEntryError]:
     """Write confirmed entries of a ledger again on a bookie of their write sets.
+
+    Return the errors of the entries without an intact copy; all other entries are written.
 
     The entries are read from the bookies with intact copies. No writer is fenced, and the metadata
     does not change. ``entries`` are ranges, both ends included; entries that are not striped to the
@@ -54,7 +56,6 @@ async def rewrite_copies(
 
     Raises:
         NoSuchLedgerError: the ledger does not exist.
-        UnreadableEntryError: no bookie has an intact copy of an entry.
         ClientError: the bookie refuses an entry.
     """
     ledger = with_handover_end(await view_ledger(client, ledger_id))
@@ -66,10 +67,13 @@ async def rewrite_copies(
         batch_entries=config.repair_batch_entries,
         report=report,
     )
+    lost: list[UnreadableEntryError] = []
     for fragment in fragments_of(ledger.metadata, ledger.lac):
         if bookie_id in fragment.ensemble and not fragment.may_be_empty:
             index = fragment.ensemble.index(bookie_id)
-            await repairer.write_again(ledger, fragment, index, _striped(fragment, index, entries))
+            striped = _striped(fragment, index, entries)
+            lost += await repairer.write_again(ledger, fragment, index, striped)
+    return lost
 
 
 def _striped(
@@ -153,8 +157,9 @@ def rewrite(
 
         for one in bad:
             session.about = f"ledger {one.ledger_id}"
+            before = entries
             try:
-                session.call(
+                lost = session.call(
                     rewrite_copies,
                     one.ledger_id,
                     bookie_id,
@@ -162,19 +167,19 @@ def rewrite(
                     bytes_per_s=bytes_per_s,
                     report=report,
                 )
-            except UnreadableEntryError as error:
-                session.warn(str(error))
-                left.append(one.ledger_id)
             except NoSuchLedgerError:
                 continue  # The ledger was deleted meanwhile.
-            else:
-                ledgers += 1
+            ledgers += entries > before
+            for error in lost:
+                session.warn(str(error))
+            if lost:
+                left.append(one.ledger_id)
     session.about = ""
     session.emit(CopiesRewritten(bookie_id, ledgers, entries, size))
     if left:
         raise PartlyDoneError(
-            f"{counted(len(left), 'ledger')} not repaired: {some_names(sorted(left))}",
-            next_step="the warnings say why",
+            f"{counted(len(left), 'ledger')} not repaired completely: {some_names(sorted(left))}",
+            next_step="the warnings name the entries that were not written, and say why",
         )
 
 

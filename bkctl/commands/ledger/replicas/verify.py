@@ -123,7 +123,8 @@ class _VerifyCounts:
             self.silent |= {bad.bookie_id for bad in one.bad if bad.is_silent}
             self.is_refused |= any(bad.is_refused for bad in one.bad)
             for bad in one.bad:
-                self.repairable = self.repairable or (one.ledger_id, bad.bookie_id)
+                if bad.count > one.entries_lost:
+                    self.repairable = self.repairable or (one.ledger_id, bad.bookie_id)
             yield one
 
     @property
@@ -145,18 +146,20 @@ class _VerifyCounts:
                 f"start {bookie_id} again if its process has ended; "
                 f"`bkctl bookie test {bookie_id}` shows what fails"
             )
-        if self.lost:
-            return (
-                f"autorecovery has no copy to repair from: `bkctl disk salvage {self.lost[0]} "
-                "--out DIR` looks on the disks of a stopped bookie"
+        remedies = []
+        if self.repairable is not None:
+            ledger_id, bookie_id = self.repairable
+            remedies.append(
+                f"`bkctl bookie recover {bookie_id} --ledger {ledger_id} --to {bookie_id}` writes "
+                f"{'entries that have another copy' if self.lost else 'only these entries'} again, "
+                "on the same bookie"
             )
-        if self.repairable is None:
-            return ""
-        ledger_id, bookie_id = self.repairable
-        return (
-            f"`bkctl bookie recover {bookie_id} --ledger {ledger_id} --to {bookie_id}` writes only "
-            "these entries again, on the same bookie"
-        )
+        if self.lost:
+            remedies.append(
+                f"`bkctl disk salvage {self.lost[0]} --out DIR BOOKIE_DIR...` looks for lost "
+                "entries in the directories of bookies, journals included"
+            )
+        return "; ".join(remedies)
 
 
 def _verified(

@@ -167,10 +167,27 @@ def test_entries_without_a_copy_are_counted_and_the_remedy_is_not_an_audit(world
     assert "  no bookie returned a copy of 1 entry\n" in found.out
     assert "2 ledgers, 20 entries, 1 of them without a readable copy" in found.err
     assert "wrong or unreadable copies; 1 has entries without a readable copy" in found.err
-    assert f"`bkctl disk salvage {ledger_id} --out DIR`" in found.err
+    assert f"`bkctl disk salvage {ledger_id} --out DIR BOOKIE_DIR...`" in found.err
     only = ("-o", "id", "--filter", "entries_lost>0")
     lost = run_in(world, "ledger", "verify", "--all", *only, ok=False)
     assert lost.out == f"{ledger_id}\n"
+
+
+def test_beside_a_lost_entry_the_line_that_repairs_the_others_is_named(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
+    for bookie in world.bookies.values():
+        del bookie.ledgers[ledger_id].entries[4]
+    bad = member(world, ledger_id, 1)
+    del bad.ledgers[ledger_id].entries[5]
+    line = f"bookie recover {bad.bookie_id} --ledger {ledger_id} --to {bad.bookie_id}"
+    found = run_in(world, "ledger", "verify", ledger_id, ok=False)
+    assert f"`bkctl {line}` writes entries that have another copy again" in found.err
+    assert f"`bkctl disk salvage {ledger_id} --out DIR BOOKIE_DIR...`" in found.err
+    ended = run_in(world, *line.split(), "--yes", ok=False)
+    assert ended.status == ExitStatus.PARTLY
+    assert "wrote 1 entry of 1 ledger again" in ended.out
+    assert "entry 4" in ended.err
+    assert 5 in bad.ledgers[ledger_id].entries
 
 
 def test_the_remedy_for_a_bookie_that_is_down_is_to_start_it(world: World) -> None:
@@ -263,7 +280,7 @@ def test_ledgers_that_cannot_be_written_again_in_place_keep_no_other_from_it(wor
     )
     assert ended.status == ExitStatus.PARTLY
     assert ended.out.startswith("wrote 1 entry of 1 ledger again")
-    assert f"2 ledgers not repaired: {lost}, {unread}" in ended.err
+    assert f"2 ledgers not repaired completely: {lost}, {unread}" in ended.err
     assert f"entry 2 of ledger {lost}: " in ended.err
     assert f"ledger {unread}: " in ended.err
     assert "all sound" in run_in(world, "ledger", "verify", good).out
