@@ -39,11 +39,10 @@ class PromptConnection(tcp.Server):
 
     _tls_reads: TlsReads | None = None
     _is_waiting = _is_wanted = False
-    read_bytes = turns_waited = 0
-    """Bytes of the last read, and the reactor's turns since that did not handle an event.
-
-    ``PromptReactor`` uses both.
-    """
+    read_bytes = 0
+    """Bytes of the last read. ``PromptReactor`` uses this and ``shares_turns``."""
+    shares_turns = False
+    """Whether several addresses add, so that each turn of the reactor reads some of them."""
 
     def __init__(self, *args: Any, turns: HandshakeTurns) -> None:
         """Create a connection; ``turns`` delays reads of TLS bytes that bring no request."""

@@ -135,8 +135,8 @@ class BookieConnection(Protocol):
             turns.take_directly(dispatch.requests_taken)
         if self._load.adds:
             self._update_read_size()
-        if dispatch.has_rest and not self._is_lost:
-            self._reader.read_bytes = LARGE_BYTES  # Requests in pieces do not delay complete ones.
+        if dispatch.has_rest and not self._is_lost:  # Pieces do not delay complete requests.
+            self._reader.read_bytes = LARGE_BYTES
         if not dispatch.is_waiting:
             turns.others_ask()
 
@@ -222,6 +222,7 @@ class BookieConnection(Protocol):
     def _update_read_size(self) -> None:
         # Only Twisted's transports use ``bufferSize``; in TLS that is the one below ``transport``.
         self._reader.bufferSize = self._shared.backpressure.read_bytes_max(self._load)
+        self._reader.shares_turns = self._shared.backpressure.several_add
 
     def take_turn(self, requests_max: int) -> int:
         """Handle some of the received requests; return how many."""

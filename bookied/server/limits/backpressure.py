@@ -168,6 +168,11 @@ class Backpressure:
         self.adds_in_flight = 0
         self.level = PressureLevel.NONE
 
+    @property
+    def several_add(self) -> bool:
+        """True if clients of several addresses have added in the last seconds."""
+        return self._shared_adds.several_add
+
     def read_bytes_max(self, load: ConnectionLoad) -> int:
         """Return the size of the next read from a connection.
 

@@ -81,13 +81,18 @@ class SharedAdds:
         sharers = self._sharers(adder)
         return sharers > 1 and (adder.adds_bytes + adder.adds * add_bytes) * sharers > bytes_max
 
+    @property
+    def several_add(self) -> bool:
+        """True if clients of several addresses have added lately."""
+        return len(self._adders) > 1
+
     def read_bytes_max(self, adder: Adder, most: int, bytes_max: int, add_bytes: int) -> int:
         """Return the maximum size of a read: ``most``, or less while several addresses add.
 
         One turn of the reactor reads from all connections, and every add waits until the turn has
         ended. So one read of each of the connections returns at most twice ``bytes_max`` together.
         """
-        if len(self._adders) <= 1:
+        if not self.several_add:
             return most
         if not adder.add_bytes:
             return min(most, FIRST_READ_BYTES)

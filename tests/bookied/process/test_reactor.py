@@ -19,8 +19,8 @@ from bookied.process.reactor import PromptReactor
 class End(FileDescriptor):
     """One end of a pair of sockets, with something to do when bytes have come."""
 
-    read_bytes: int
-    turns_waited: int
+    read_bytes = 0
+    shares_turns = False
 
     def __init__(self, reactor: Any, do_read: Callable[[], object] = lambda: None) -> None:
         super().__init__(reactor)
@@ -122,11 +122,13 @@ def test_who_watches_hears_nothing_of_an_event_that_comes_alone(reactor: Any) ->
     assert heard == []
 
 
-def read_turns(reactor: Any, sizes: list[int], turns: int) -> list[list[int]]:
+def read_turns(
+    reactor: Any, sizes: list[int], turns: int, *, shares_turns: bool = True
+) -> list[list[int]]:
     """Return the ends that each turn reads, where all have bytes all the time."""
     ends = [End(reactor) for _ in sizes]
     for end, size_bytes in zip(ends, sizes, strict=True):
-        end.read_bytes, end.turns_waited = size_bytes, 0
+        end.read_bytes, end.shares_turns = size_bytes, shares_turns
         reactor.addReader(end)
         end.peer.send(b"x" * 1000)
     found = []
@@ -138,17 +140,22 @@ def read_turns(reactor: Any, sizes: list[int], turns: int) -> list[list[int]]:
 
 
 def test_small_reads_are_first_and_a_turn_has_few_large_ones(reactor: Any) -> None:
-    found = read_turns(reactor, [100_000] * 20 + [1000], 40)
+    found = read_turns(reactor, [200_000] * 20 + [1000], 40)
     assert all(len(turn) == 2 and 20 in turn for turn in found)
     assert sorted(one for turn in found for one in turn if one != 20) == sorted([*range(20)] * 2)
 
 
 def test_no_large_read_waits_for_ever_for_small_ones(reactor: Any) -> None:
-    found = read_turns(reactor, [100_000] + [1] * 100, 250)
+    found = read_turns(reactor, [200_000] + [1] * 100, 250)
     assert sum(0 in turn for turn in found) == 2
     assert {one for turn in found for one in turn} == {*range(101)}
 
 
 def test_reads_of_a_byte_are_not_before_those_of_a_request(reactor: Any) -> None:
-    found = read_turns(reactor, [1000] + [1] * 100, 70)
+    found = read_turns(reactor, [1000] + [1] * 200, 70)
     assert 10 <= sum(0 in turn for turn in found) <= 12
+
+
+def test_a_turn_reads_all_where_one_address_adds_alone(reactor: Any) -> None:
+    found = read_turns(reactor, [200_000] * 20, 3, shares_turns=False)
+    assert [sorted(turn) for turn in found] == [[*range(20)]] * 3
