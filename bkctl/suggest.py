@@ -156,7 +156,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "autorecovery off|stop": ("autorecovery disable --for 30m",),
     "autorecovery on|start": ("autorecovery enable",),
     "autorecovery progress": ("autorecovery active", "autorecovery list --watch"),
-    "autorecovery throttle": ("config show replicationRateByBytes",),
+    "autorecovery limit|rate|speed|throttle": ("config show replicationRateByBytes",),
     "autorecovery watch": ("autorecovery active --watch", "autorecovery list --watch"),
     "bookie ban|disable|isolate|maintenance|quarantine|cordon|set-readonly": (
         "bookie readonly BOOKIE_ID on",

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, get_args, get_type_hints
@@ -564,8 +564,7 @@ def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> 
     matches = {key: keys_like(key, sorted(found)) for key in keys}
     missing = [key for key, matched in matches.items() if not matched]
     if missing:
-        meant = did_you_mean(missing[0], found) if len(missing) == 1 else ""
-        raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}{meant}")
+        raise unknown_setting(missing[0], found)
     named = dict.fromkeys(key for matched in matches.values() for key in matched)
     chosen = named if keys else sorted(found)
     defaults = {one.spec.key: one.default_text for one in declared(BookieConfig)}
@@ -579,6 +578,26 @@ def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> 
         BookieSetting(bookie_id, key, masked(key, in_effect(key)), origins.get(key))
         for key in chosen
     ]
+
+
+def unknown_setting(key: str, known: Iterable[str]) -> NothingFoundError:
+    """Return the error for a setting that a bookie does not report."""
+    from bkclient.config.client import ClientConfig
+
+    if any(key in {one.spec.key, *one.spec.aliases} for one in declared(ClientConfig)):
+        return NothingFoundError(
+            f"{key} is a setting of clients, which autorecovery reads from the bookie's settings "
+            "file when it starts: a running bookie neither shows nor changes it",
+            next_step=f"`bkctl config show {key} -c FILE` shows the value in a settings file",
+        )
+    if ":" in key:
+        return NothingFoundError(
+            f"there is no setting {key}", next_step="separate several bookies by commas: B1,B2"
+        )
+    return NothingFoundError(
+        f"no such setting, or it is not set: {key}{did_you_mean(key, known)}",
+        next_step="`bkctl config show --keys` lists all settings",
+    )
 
 
 @_understood

@@ -23,7 +23,7 @@ from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, Usag
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, evolve, field, shown
 from bkctl.session.session import Session
-from bkctl.suggest import did_you_mean, keys_like
+from bkctl.suggest import keys_like
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -159,9 +159,11 @@ def _names_setting(session: Session, word: str, address: str | None) -> bool:
 
     With the ``address`` of a bookie the metadata is not read.
     """
+    from bkclient.config.client import ClientConfig
     from bookied.config.bookie import BookieConfig
 
-    is_setting = bool(keys_like(word, [one.spec.key for one in declared(BookieConfig)]))
+    keys = [one.spec.key for cls in (BookieConfig, ClientConfig) for one in declared(cls)]
+    is_setting = bool(keys_like(word, keys))
     return is_setting and (
         address is not None
         or word not in session.call(lambda client: client.store.registered_bookies())
@@ -373,10 +375,7 @@ def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: 
 def _insist_known(wanted: Mapping[str, str], known: Mapping[str, str]) -> None:
     for key in wanted:
         if key not in known:
-            raise NothingFoundError(
-                f"there is no setting {key}{did_you_mean(key, known)}",
-                next_step="`bkctl config show --keys` lists them",
-            )
+            raise admin_api.unknown_setting(key, known)
 
 
 def _insist_changeable(wanted: Mapping[str, str], before: Mapping[str, str]) -> None:

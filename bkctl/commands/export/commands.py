@@ -111,9 +111,8 @@ export = Command(
     examples="""
         bkctl export 42 43 --to /data/ledgers  # two ledgers, as ledger=42/ and ledger=43/
         bkctl export 1-100,205 --meta application=pulsar --to /data  # by ids and metadata
-        bkctl export --since-last --to /data --format delta  # what is new, from cron
         bkctl export --since-last --state closed --meta team=a --to /data
-          # what is new in closed ledgers of one team
+          # what is new in closed ledgers of one team, from cron
         bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077  # on a cluster
     """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.PARTLY),

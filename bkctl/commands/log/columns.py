@@ -36,7 +36,9 @@ class LogSummary:
     name: str = field("The log.")
     state: str = field("open, sealed or damaged; damaged: a ledger is lost.")
     ledgers: int | None = field("Number of ledgers in the log.")
-    entries: int | None = field("Number of entries in the log's closed ledgers.")
+    entries: int | None = field(
+        "Number of entries in the log's closed ledgers.", header="CLOSED ENTRIES"
+    )
     length: int | None = field("Payload size of the log's closed ledgers.", kind=Kind.BYTES)
     trimmed: int | None = field("Number of ledgers that were trimmed.", rank=1)
     roll_size: int | None = field(
@@ -191,8 +193,8 @@ def _log_changed_sentence(changed: LogChanged) -> str:
         return f"deleted {deleted}: log {changed.name} begins with {changed.first} now"
     if changed.change == "unchanged":
         return (
-            f"nothing was dropped from log {changed.name}: no closed ledger ends before that "
-            f"limit; the first entry kept is {changed.first}"
+            f"nothing was dropped from log {changed.name}: a trim deletes complete ledgers, and no "
+            f"closed ledger ends before that limit; the first entry kept is {changed.first}"
         )
     if changed.change == "swept":
         count = len(changed.ledgers)

@@ -32,7 +32,8 @@ log.command(
     help="""Create a log called NAME, without entries.
 
     The limits at which a new ledger begins stay as they are: no command changes them later. `log
-    trim` deletes complete ledgers: for a trim by age give --roll-after.
+    trim` deletes complete ledgers: give --roll-after for a trim by age, and --roll-entries for a
+    trim by number.
     """,
     params=(
         argument("name"),

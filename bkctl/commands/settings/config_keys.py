@@ -62,6 +62,11 @@ def _uses(v: KeyInfo) -> str:
     return f"{first}; some values are {' or '.join(others)}" if others else first
 
 
+def _readers(v: KeyInfo) -> str:
+    """Return who reads the key; autorecovery is a client."""
+    return " ".join("client and autorecovery" if one == "client" else one for one in v.read_by)
+
+
 @shown("keys", Column("note", "Difference from Java's files.", rank=WIDE), kw_only=True)
 class KeyInfo:
     """One key of a settings file. ``uses``: honoured, no effect, warned, refused."""
@@ -90,7 +95,7 @@ class KeyInfo:
     instead: str = field(
         "The correct name of the key.", of=lambda v: v.instead or None, rank=WIDE, default=""
     )
-    read_by: tuple[str, ...] = field("bookie, client.", rank=WIDE)
+    read_by: tuple[str, ...] = field("bookie, client.", rank=WIDE, cell=_readers)
     secret: bool = False
 
     @property

@@ -233,6 +233,21 @@ def test_settings_are_chosen_by_key(stage: Stage) -> None:
         work.settings(stage.admin, ME, ("nonsense",))
     with pytest.raises(NothingFoundError, match=r"gcWaitTme; did you mean gcWaitTime\?"):
         work.settings(stage.admin, ME, ("gcWaitTme",))
+    with pytest.raises(NothingFoundError, match="no setting b2:3181") as told:
+        work.settings(stage.admin, ME, ("b2:3181",))
+    assert "separate several bookies by commas" in (told.value.hint or "")
+
+
+def test_a_setting_of_autorecovery_is_neither_shown_nor_changed_on_a_running_bookie(
+    stage: Stage,
+) -> None:
+    key = "replicationRateByBytes"
+    with pytest.raises(NothingFoundError, match=f"^{key} is a setting of clients") as told:
+        work.settings(stage.admin, ME, (key,))
+    assert f"`bkctl config show {key} -c FILE`" in (told.value.hint or "")
+    if not stage.v1:
+        with pytest.raises(NothingFoundError, match=f"^{key} is a setting of clients"):
+            admin_requests.planned(stage.admin, ME, [(key, "100000")])
 
 
 def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -> None:

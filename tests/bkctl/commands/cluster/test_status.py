@@ -280,6 +280,7 @@ class TestTopology:
         assert (found["danger"], found["examples"]) == ("trouble", [lost])
         assert "every copy in rack /r1" in found["what"]
         assert "with two racks and two copies, use an even ensemble size" in found["fix"]
+        assert "bkctl bookie recover BOOKIE --ledger " in found["fix"]
         assert spread not in found["examples"]
         unknown = run_in(world, "doctor", "--json", ok=False).json["findings"]
         assert "ledgers-in-one-rack" not in {one["name"] for one in unknown}

@@ -52,5 +52,6 @@ def test_only_the_rounds_that_find_something_new_are_told(cluster, client, tmp_p
         lines = lines[1:]
     copied = [f"copied {entries} of 1 ledger" for entries in ("1 entry", "2 entries", "3 entries")]
     lost = ["nothing is new", "1 file of earlier exports missing or changed, and not counted"]
-    assert [line for line in lines if line != "in Spark"] == [*copied, *lost]
+    progress = ("in Spark", "exporting (")  # On a busy host an export takes more than 2 s.
+    assert [line for line in lines if not line.startswith(progress)] == [*copied, *lost]
     assert lines.count("in Spark") <= 1

@@ -196,8 +196,8 @@ def test_a_log_is_trimmed_by_age() -> None:
     world = World(3)
     run_in(world, "log", "create", "aged")
     trim = ("log", "trim", "aged", "--yes", "--older-than")
-    no = "nothing was dropped from log aged: no closed ledger ends before that limit"
-    kept = f"{no}; the first entry kept is 0:0\n"
+    no = "nothing was dropped from log aged: a trim deletes complete ledgers, and no closed ledger "
+    kept = f"{no}ends before that limit; the first entry kept is 0:0\n"
     assert run_in(world, *trim, "0").out == kept
     for word in ("a", "b", "c", "d"):
         run_in(world, "log", "append", "aged", word)
