@@ -162,14 +162,14 @@ def _recover(some: LedgerSample) -> str:
 
 def in_one_rack(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     racks = seen.ledgers.rack_losses.by_rack
-    odd = ", with two racks and two copies, use an even ensemble size: odd sizes cause this"
+    odd = "; with two racks and two copies, use an even ensemble size: odd sizes cause this"
     for rack, some in racks.items():
         what = f"{verb(some.count, 'has', 'have')} entries with every copy in rack {rack}"
         fix = (
             "set repairedPlacementPolicyNotAdheringBookieEnabled=true in the settings file of each "
             "process that runs autorecovery, restart it, then: bkctl autorecovery audit --check "
-            f"placement{odd if len(racks) == 2 else ''}, "  # noqa: PLR2004 -- a ring of two colours
-            f"or for one ledger, with BOOKIE in {rack}: bkctl bookie recover BOOKIE --ledger LEDGER"
+            "placement, or for one ledger and one of its bookies: bkctl bookie recover BOOKIE "
+            f"--ledger LEDGER{odd if len(racks) == 2 else ''}"  # noqa: PLR2004 -- a ring
         )
         yield from ledger_finding(Severity.TROUBLE, "ledgers-in-one-rack", some, what, fix)
 
