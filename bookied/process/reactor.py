@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from twisted.internet.main import installReactor
 
-TURN_BYTES: Final = 131072
-"""Expected bytes of the events that one turn handles, if more events wait: 1 to 2 ms of adds."""
+TURN_BYTES: Final = 128 * 1024
+"""Expected bytes of the events that one turn handles, if more events wait: 2 to 4 ms of adds."""
 
 EVENT_BYTES: Final = 4096
 """Bytes that an event counts besides those read: one small request takes as long."""

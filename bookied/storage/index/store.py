@@ -137,7 +137,7 @@ class IndexStore(Protocol):
     def remove_hidden(self, in_memory: Collection[int] = ()) -> None:
         """Remove hidden ledgers from disk, durably; after a crash before that, they are back.
 
-        ``in_memory`` are ledgers that exist and may not be stored yet.
+        ``in_memory`` are ledgers that exist and may not be stored yet; any thread may look them up.
 
         Raises:
             OSError: some may be left; call again. So for ``StorageError``.

@@ -76,13 +76,13 @@ class Flush:
             StorageError: not all are removed. So for ``OSError``.
         """
         async with self._turn:
-            await run_blocking(partial(self._index.remove_hidden, frozenset(self._pages.hot)))
+            await run_blocking(partial(self._index.remove_hidden, self._pages.hot))
 
     async def _write_all(self, run_blocking: RunBlocking) -> None:
         async with self._turn:
             self._changes.reset()
             try:
-                await run_blocking(partial(self._index.remove_hidden, frozenset(self._pages.hot)))
+                await run_blocking(partial(self._index.remove_hidden, self._pages.hot))
                 # A ledger that is deleted and created again meanwhile waits until its old file is
                 # removed.
                 ledgers = (

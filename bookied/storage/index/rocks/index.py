@@ -251,5 +251,6 @@ class RocksIndex:
         self._ledgers.remove(hidden)
         self._hidden = self._hidden[len(hidden) :]
         unlisted = self._locations.find_unlisted(self._ledgers.ids)
-        self._locations.remove([one for one in unlisted if one in in_memory])
-        self._ledgers.restore([one for one in unlisted if one not in in_memory])
+        known = {one for one in unlisted if one in in_memory}
+        self._locations.remove(sorted(known))
+        self._ledgers.restore([one for one in unlisted if one not in known])
