@@ -10,13 +10,15 @@ import attrs
 from twisted.internet.defer import DeferredSemaphore
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.server.access.access_check import Authenticator, LoginDelays, Refusals
+from bookied.server.access.access_check import Authenticator, Refusals
+from bookied.server.access.login_delays import LoginDelays
 from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
-from bookied.server.limits.limit_hits import Limit, LimitHits, PendingReads
+from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import HalfFrames, UnsentAnswers
+from bookied.server.limits.pending_disk_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
 from bookied.server.reads.reads_from_disk import RunBlocking
 from bookied.server.reads.reads_from_memory import FastReads

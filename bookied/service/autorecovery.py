@@ -17,7 +17,8 @@ from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.config.bookie import BookieConfig
 from bookied.directories.bookie_id import identify
 from bookied.errors import RunTimeError
-from bookied.service.dependencies import Dependencies, finish_with_metadata, make_client
+from bookied.service.dependencies import Dependencies, make_client
+from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start_failures import ServiceStart
 from bookied.stats.metrics import RepairStats
 from wire.errors import BookKeeperError

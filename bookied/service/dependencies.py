@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import resource
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -43,15 +42,11 @@ from bookied.service.threads import (
 from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
 from bookied.storage.index.key_value_store import OpenKeyValues
-from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.connection.pool import Connect
     from bkclient.connection.security.tls_and_sasl_handshake import Greeting
-
-METADATA_AT_STOP_S: Final = 5.0
-"""Seconds that a stop waits for the metadata service."""
 
 log = Logger()
 
@@ -237,14 +232,3 @@ def _open_store(
         raise MetadataUriError(f"metadataServiceUri: {error}") from error
     except SecurityError as error:
         raise SecurityStartError(str(error)) from error
-
-
-async def finish_with_metadata(parts: Dependencies, words: Coroutine[Any, Any, None]) -> None:
-    """Wait a few seconds for a request.
-
-    If it is not answered, the end of the session has its effect.
-    """
-    try:
-        await Deferred.fromCoroutine(words).addTimeout(METADATA_AT_STOP_S, parts.clock)
-    except (BookKeeperError, TwistedTimeoutError) as error:
-        log.warn("the metadata service could not be updated: {error!r}", error=error)

@@ -32,9 +32,10 @@ from bookied.server.rules.request_rules import Bookie, ReadLimits
 from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork, ledger_garbage
 from bookied.service.client_port import ClientPort
-from bookied.service.dependencies import Dependencies, finish_with_metadata
+from bookied.service.dependencies import Dependencies
 from bookied.service.fatal_errors import FatalErrors
 from bookied.service.full_and_failed_disks import DiskEffects, DiskMode, keep_status, stored_status
+from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
 from bookied.service.start_failures import ServiceStart
 from bookied.service.storage_engine import Engine, EngineEvents

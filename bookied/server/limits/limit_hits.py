@@ -1,8 +1,7 @@
-"""The count of hits of each limit, with an occasional log line; the limit of disk reads."""
+"""The count of hits of each limit, with an occasional log line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
@@ -13,9 +12,6 @@ from bookied.server.limits.address_groups import plain
 
 TELL_EVERY_S: Final = 10.0
 """Seconds between two log lines about one limit."""
-
-READS_FREE: Final = 4
-"""Reads of one connection that may wait for the disk regardless of the total."""
 
 log = Logger()
 
@@ -80,21 +76,3 @@ class LimitHits(Generic[L]):
             who=f", now {plain(who)}" if who else "",
             why=f": {why}" if why else "",
         )
-
-
-class PendingReads:
-    """The number of reads that wait for the disk, with its limit.
-
-    Belongs to the reactor's thread.
-    """
-
-    def __init__(self, hits: LimitHits[Limit], count_max: Callable[[], int]) -> None:
-        self._hits, self._count_max = hits, count_max
-        self.count = 0
-
-    def refuses(self, waiting: int) -> bool:
-        """Return whether to refuse a disk read of a client that has ``waiting`` disk reads."""
-        if self.count < self._count_max() or waiting < READS_FREE:
-            return False
-        self._hits.hit(Limit.READS)
-        return True

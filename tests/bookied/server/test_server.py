@@ -19,7 +19,8 @@ from bookied.server.answer_order import DROPPED_AT_ONCE
 from bookied.server.connection import CLOSE_S
 from bookied.server.limits.backpressure import RECHECK_S, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
-from bookied.server.limits.limit_hits import READS_FREE, Limit
+from bookied.server.limits.limit_hits import Limit
+from bookied.server.limits.pending_disk_reads import READS_FREE
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.reads_from_disk import HELD_BYTES_MAX, HELD_MAX
 from bookied.server.rules.request_rules import DISK_SIZES_S

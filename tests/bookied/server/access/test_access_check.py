@@ -14,17 +14,16 @@ from twisted.python.failure import Failure
 
 from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.errors import ClientUnauthorizedError, LoginCutOffError, SecurityError
-from bookied.server.access.access_check import (
+from bookied.server.access.access_check import REPORT_EVERY_S, Refusals
+from bookied.server.access.authenticators import open_again
+from bookied.server.access.login_delays import (
     ADDRESSES_MAX,
     DELAY_S_MAX,
     FORGOTTEN_AFTER_S,
     FREE_FAILURES,
-    REPORT_EVERY_S,
     WAIT_S_MAX,
     LoginDelays,
-    Refusals,
 )
-from bookied.server.access.authenticators import open_again
 from bookied.server.tls_and_login import UNAUTHENTICATED_FRAME_BYTES_MAX
 from tests.bookied.worlds.secured_link import AUTHORITY, Connection, Stage
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, packet
