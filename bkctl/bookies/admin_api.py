@@ -564,7 +564,7 @@ def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> 
     matches = {key: keys_like(key, sorted(found)) for key in keys}
     missing = [key for key, matched in matches.items() if not matched]
     if missing:
-        raise unknown_setting(missing[0], found)
+        raise unknown_settings(missing, found)
     named = dict.fromkeys(key for matched in matches.values() for key in matched)
     chosen = named if keys else sorted(found)
     defaults = {one.spec.key: one.default_text for one in declared(BookieConfig)}
@@ -580,22 +580,27 @@ def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> 
     ]
 
 
-def unknown_setting(key: str, known: Iterable[str]) -> NothingFoundError:
-    """Return the error for a setting that a bookie does not report."""
+def unknown_settings(keys: Sequence[str], known: Iterable[str]) -> NothingFoundError:
+    """Return the error for settings that a bookie does not report."""
     from bkclient.config.client import ClientConfig
 
-    if any(key in {one.spec.key, *one.spec.aliases} for one in declared(ClientConfig)):
-        return NothingFoundError(
-            f"{key} is a setting of clients, which autorecovery reads from the bookie's settings "
-            "file when it starts: a running bookie neither shows nor changes it",
-            next_step=f"`bkctl config show {key} -c FILE` shows the value in a settings file",
-        )
-    if ":" in key:
-        return NothingFoundError(
-            f"there is no setting {key}", next_step="separate several bookies by commas: B1,B2"
-        )
+    of_clients = {
+        key for one in declared(ClientConfig) for key in (one.spec.key, *one.spec.aliases)
+    }
+    for key in keys:
+        if key in of_clients:
+            return NothingFoundError(
+                f"{key} is a setting of clients, which autorecovery reads from the bookie's "
+                "settings file when it starts: a running bookie neither shows nor changes it",
+                next_step=f"`bkctl config show {key} -c FILE` shows the value in a settings file",
+            )
+        if ":" in key:
+            return NothingFoundError(
+                f"there is no setting {key}", next_step="separate several bookies by commas: B1,B2"
+            )
+    meant = did_you_mean(keys[0], known) if len(keys) == 1 else ""
     return NothingFoundError(
-        f"no such setting, or it is not set: {key}{did_you_mean(key, known)}",
+        f"no such setting, or it is not set: {', '.join(keys)}{meant}",
         next_step="`bkctl config show --keys` lists all settings",
     )
 

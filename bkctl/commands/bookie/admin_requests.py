@@ -373,9 +373,9 @@ def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: 
 
 
 def _insist_known(wanted: Mapping[str, str], known: Mapping[str, str]) -> None:
-    for key in wanted:
-        if key not in known:
-            raise admin_api.unknown_setting(key, known)
+    missing = [key for key in wanted if key not in known]
+    if missing:
+        raise admin_api.unknown_settings(missing, known)
 
 
 def _insist_changeable(wanted: Mapping[str, str], before: Mapping[str, str]) -> None:

@@ -233,6 +233,8 @@ def test_settings_are_chosen_by_key(stage: Stage) -> None:
         work.settings(stage.admin, ME, ("nonsense",))
     with pytest.raises(NothingFoundError, match=r"gcWaitTme; did you mean gcWaitTime\?"):
         work.settings(stage.admin, ME, ("gcWaitTme",))
+    with pytest.raises(NothingFoundError, match=r"not set: nonsense, nothing$"):
+        work.settings(stage.admin, ME, ("nonsense", "nothing"))
     with pytest.raises(NothingFoundError, match="no setting b2:3181") as told:
         work.settings(stage.admin, ME, ("b2:3181",))
     assert "separate several bookies by commas" in (told.value.hint or "")
