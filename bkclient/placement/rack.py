@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.placement.ensemble_search import arrange, by_label, holds, spans
+from bkclient.placement.ensemble_search import (
+    arrange,
+    by_label,
+    holds,
+    others_in_windows,
+    spans,
+)
 from bkclient.placement.policy import (
     Draw,
     Ensemble,
@@ -32,7 +38,8 @@ RackOf = Callable[[BookieId], str]
 class RackAwarePlacement:
     """A policy whose write quorums span ``racks_min`` racks if possible.
 
-    Otherwise bookies are chosen as well as possible, or not at all with ``enforced``.
+    Otherwise racks take turns, so that most write quorums span as many as possible, or no bookie
+    is chosen with ``enforced``.
     """
 
     domain: ClassVar[str] = "rack"
@@ -83,18 +90,19 @@ class RackAwarePlacement:
     def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
         """See ``Placement``: a bookie of the failed one's rack, else of an unused rack, else any.
 
+        Only bookies count that leave its write quorums as many racks as possible. Write quorums
+        without the failed bookie cannot change, and do not count.
+
         Raises:
             NotEnoughBookiesError: there is none, or with ``enforced`` none that keeps the racks.
         """
         free = self._by_rack(request.usable(ensemble))
         racks = [self._rack_of(bookie) for bookie in ensemble]
+        lacks = {rack: self._lack(racks, index, rack, request.write_quorum) for rack in free}
+        fewest = min(lacks.values(), default=0)
         for candidates in _by_preference(free, racks, index):
-            fitting = [
-                rack
-                for rack in candidates
-                if self._spans([*racks[:index], rack, *racks[index + 1 :]], request.write_quorum)
-            ]
-            if fitting:
+            fitting = [rack for rack in candidates if lacks[rack] == fewest]
+            if fitting and not (fewest and self._enforced):
                 bookies = [bookie for rack in fitting for bookie in free[rack]]
                 return self._draw(sorted(bookies), 1)[0]
         if self._enforced:
@@ -133,13 +141,16 @@ class RackAwarePlacement:
         racks = [self._rack_of(bookie) for bookie in ensemble]
         if self._enforced and DEFAULT_RACK in racks and self._needed(write_quorum) > 1:
             return False
-        return self._spans(racks, write_quorum)
+        return holds(racks, write_quorum, spans(self._needed(write_quorum)))
 
     def _needed(self, write_quorum: int) -> int:
         return min(write_quorum, self._racks_min)
 
-    def _spans(self, racks: Sequence[str], write_quorum: int) -> bool:
-        return holds(racks, write_quorum, spans(self._needed(write_quorum)))
+    def _lack(self, racks: Sequence[str], index: int, rack: str, write_quorum: int) -> int:
+        """Return the racks that write quorums lack if ``rack`` has the place ``index``, in all."""
+        needed = self._needed(write_quorum)
+        windows = others_in_windows(index, len(racks), write_quorum)
+        return sum(max(0, needed - len({rack, *(racks[i] for i in one)})) for one in windows)
 
     def _by_rack(self, usable: Collection[BookieId]) -> dict[str, list[BookieId]]:
         """Return the usable bookies by rack."""
@@ -154,7 +165,10 @@ class RackAwarePlacement:
     def _arrange(
         self, size: int, write_quorum: int, by_rack: Mapping[str, Sequence[BookieId]]
     ) -> list[str] | None:
-        """Return the racks of an ensemble's bookies in order; None if no order is valid."""
+        """Return the racks of an ensemble's bookies in order; None if no order is valid.
+
+        Unless racks are enforced, write quorums then span fewer racks: only one rack has no order.
+        """
         if sum(map(len, by_rack.values())) < size:
             return None
         # In the order of a random choice of bookies: a rack with more bookies is more likely first.
@@ -163,7 +177,18 @@ class RackAwarePlacement:
         local = self._local_rack()
         order.sort(key=lambda rack: rack != local)
         counts = {rack: len(bookies) for rack, bookies in by_rack.items()}
-        return arrange(size, write_quorum, counts, order, spans(self._needed(write_quorum)))
+        needed = self._needed(write_quorum)
+        found = arrange(size, write_quorum, counts, order, spans(needed))
+        if found is not None or self._enforced or len(counts) == 1:
+            return found
+
+        def far_apart(rack: str, before: Sequence[str]) -> tuple[bool, int]:
+            is_near = rack in before[1 - write_quorum :]
+            return is_near, before.count(rack) - counts[rack] if before else 0
+
+        for fewer in range(needed - 1, 0, -1):
+            found = found or arrange(size, write_quorum, counts, order, spans(fewer), far_apart)
+        return found
 
     def _too_few_racks(
         self, size: int, write_quorum: int, by_rack: Mapping[str, Sequence[BookieId]]

@@ -192,7 +192,8 @@ class ZoneAwarePlacement:
             return used - in_zone[_zone(location)], turn, in_domain
 
         most = min(self._zones_desired, write_quorum, len(set(map(_zone, free))))
-        for needed in range(most, min(self._zones_min, write_quorum) - 1, -1):
+        least = min(self._zones_min, write_quorum) if self._strict else 1
+        for needed in range(most, least - 1, -1):
             for preference in (least_used, most_left):
                 found = arrange(size, write_quorum, counts, order, apart(needed), preference)
                 if found is not None:

@@ -88,7 +88,8 @@ REVIEWED: Final = {
     "spread: permutations(free, count)": "the first that fits ends it; as above",
     "Topology.learn: range(0, len(wanted), self._arguments_max)": _ITEMS,
     "check_cluster: range(entries)": _SETTING,
-    "ZoneAwarePlacement._arrange: range(most, min(self._zones_min, write_quorum) - 1, -1)": _QUORUM,
+    "RackAwarePlacement._arrange: range(needed - 1, 0, -1)": _QUORUM,
+    "ZoneAwarePlacement._arrange: range(most, least - 1, -1)": _QUORUM,
     # bookied
     "insist_enough_threads: range(THREADS_MIN + config.read_threads)": _SETTING,
     "_run_v2: range(first, entry_id, step)": _ITEMS,

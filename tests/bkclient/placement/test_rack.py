@@ -85,6 +85,26 @@ def test_with_one_rack_any_bookies_do_unless_racks_are_enforced() -> None:
         policy(where, enforced=True).choose(3, PlacementRequest(2, 2, writable=where))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "least"), [((3, 2), 1), ((5, 2), 1), ((3, 3), 0), ((7, 2), 1), ((4, 3), 0)]
+)
+def test_two_racks_take_turns_though_some_write_quorum_cannot_span_them(sizes, least) -> None:
+    where = bookies(a=5, b=5)
+    size, quorum = sizes
+    for seed in range(50):
+        request = PlacementRequest(quorum, quorum, writable=where)
+        racks = racks_of(policy(where, seed).choose(size, request), where)
+        windows = write_sets_of(size, quorum)
+        assert sum(len({racks[i] for i in window}) == 1 for window in windows) == least
+
+
+def test_three_racks_are_asked_for_and_two_are_used() -> None:
+    where = bookies(a=5, b=5)
+    for seed in range(50):
+        chosen = policy(where, seed, racks_min=3).choose(3, PlacementRequest(3, 2, writable=where))
+        assert set(racks_of(chosen, where)) == {"/a", "/b"}
+
+
 def test_a_quorum_of_one_needs_no_second_rack() -> None:
     where = bookies(a=2)
     assert policy(where, enforced=True).adheres(
@@ -160,6 +180,29 @@ class TestReplacing:
                 ("a0", "b0", "a1", "c0"), 1, PlacementRequest(2, 2, writable=where)
             )
             assert where[new] == "/c"
+
+    @pytest.mark.parametrize("enforced", [False, True])
+    def test_write_quorums_without_the_failed_bookie_do_not_matter(self, enforced) -> None:
+        # The write quorum of a1 and a0 is in one rack, whatever is in place of b0.
+        where = bookies(a=5, b=3)
+        for seed in range(10):
+            new = policy(where, seed, enforced=enforced).replace(
+                ("a0", "b0", "a1"), 1, PlacementRequest(2, 2, writable=where)
+            )
+            assert where[new] == "/b"
+
+    def test_if_no_bookie_suits_all_write_quorums_one_that_suits_most_is_taken(self) -> None:
+        where = bookies(a=5, b=2, c=1)
+        for seed in range(10):
+            # Of c0's write quorums, one has a bookie of /a, and the other two bookies of /b.
+            new = policy(where, seed, racks_min=3).replace(
+                ("b0", "a0", "c0", "b1"), 2, PlacementRequest(2, 2, writable={*where} - {"b0"})
+            )
+            assert where[new] == "/a"
+            new = policy(where, seed).replace(
+                ("a0", "b0", "c0", "a1"), 2, PlacementRequest(3, 2, writable={*where} - {"b1"})
+            )
+            assert where[new] == "/a"
 
     def test_at_last_anybody_unless_racks_are_enforced(self) -> None:
         where = bookies(a=3, b=1)

@@ -148,6 +148,14 @@ class TestChoosing:
         assert not excluded & set(chosen)
         assert not strict or not {"x", "y"} & set(chosen)
 
+    def test_two_zones_take_turns_where_some_write_quorum_cannot_span_them(self) -> None:
+        where = located(a=(2, 2), b=(2, 2))
+        for seed in range(20):
+            chosen = policy(where, seed, strict=False).choose(
+                3, PlacementRequest(2, 2, writable=where)
+            )
+            assert len({where[one].split("/")[1] for one in chosen}) == 2
+
 
 class TestReplacing:
     @given(SEEDS, wheres(places_max=3), SIZES, st.data())

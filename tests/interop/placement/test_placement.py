@@ -1,4 +1,4 @@
-"""Our placement over regions and zones beside Java's own policies, asked in a JVM."""
+"""Our placement over racks, regions and zones beside Java's own policies, asked in a JVM."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pytest
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
 from bkclient.placement.policy import Ensemble, Placement, PlacementRequest
+from bkclient.placement.rack import RackAwarePlacement
 from bkclient.placement.region import RegionAwarePlacement
 from bkclient.placement.zone import ZoneAwarePlacement
+from bkclient.quorum.distribution import write_sets_of
 from tests.bkclient.locations import is_durable
 from tests.interop.peers.java_placement import (
     STRANGER,
@@ -66,6 +68,58 @@ def clusters(*counts: Sequence[Sequence[int]]) -> Iterator[list[BookieId]]:
 def places(ensemble: Sequence[BookieId]) -> str:
     """Return the letters of the regions or zones of bookies, in order."""
     return "".join("abcd"[int(one.split(".")[1]) - 1] for one in ensemble)
+
+
+RACKS = [((5, 5),), ((5, 1),), ((2, 2, 2),), ((6,),), ((1, 1, 4),)]
+RACK_SIZES = [(3, 2, 2), (3, 3, 2), (5, 2, 2), (4, 2, 2), (5, 3, 3), (2, 2, 2)]
+
+
+def in_one_rack(ensemble: Sequence[BookieId], write_quorum: int) -> int:
+    """Return how many write quorums of an ensemble would be lost with one rack."""
+    racks = [one.split(".")[2] for one in ensemble]
+    windows = write_sets_of(len(racks), write_quorum)
+    return sum(len({racks[i] for i in window}) == 1 for window in windows)
+
+
+@pytest.mark.parametrize("enforced", [False, True])
+def test_racks_keep_as_many_write_quorums_as_with_java(
+    vm: JavaVM, tmp_path: Path, *, enforced: bool
+) -> None:
+    script = write_script(tmp_path / "place.sh", "/default-rack")
+    theirs = JavaPlacement(
+        vm,
+        "RackawareEnsemblePlacementPolicy",
+        script,
+        enforceMinNumRacksPerWriteQuorum=enforced,
+    )
+    ours = RackAwarePlacement(
+        random.Random(1), lambda one: location(one, "/default-rack"), enforced=enforced
+    )
+    seen: Counter[str] = Counter()
+    for there in clusters(*RACKS):
+        theirs.cluster(there)
+        for sizes in RACK_SIZES:
+            for _ in range(5):
+                mine = answer_of(lambda s, t: chosen_by(ours, s, t), sizes, there)
+                java = answer_of(theirs.choose, *sizes)
+                if is_refusal(mine):
+                    assert java == mine
+                    seen[mine] += 1
+                    continue
+                best = in_one_rack(mine, sizes[1])
+                assert is_refusal(java) or best <= in_one_rack(java, sizes[1])
+                seen["broken" if best else "whole"] += 1
+                for index in range(sizes[0]):
+                    left, right = mine[:index], mine[index + 1 :]
+                    one = answer_of(replace_by(ours, there), mine, index, *sizes[1:])
+                    other = answer_of(theirs.replace, mine, index, *sizes[1:])
+                    if is_refusal(one) or is_refusal(other):
+                        seen[f"{is_refusal(one)} {is_refusal(other)}"] += 1
+                        continue
+                    after = [in_one_rack([*left, new, *right], sizes[1]) for new in (one, other)]
+                    assert after[0] <= after[1]
+    assert seen["whole"]
+    assert seen["too few" if enforced else "broken"]
 
 
 ZONES = [
