@@ -127,7 +127,8 @@ class Run:
         config, session = tree / "mutants.toml", tree / "mutants.sqlite"
         config.write_text(self._config(module))
         # Compiled code of one mutant would stand for the next one of the same second and size.
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        nothing_compiled = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": os.devnull}
+        environment = {**os.environ, **nothing_compiled}
         for name, *words in (
             ("cosmic-ray", "init", config, session),
             ("cr-filter-operators", session, config),

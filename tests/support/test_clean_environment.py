@@ -42,6 +42,21 @@ def test_files_of_the_user_are_out_of_reach_but_what_is_fetched_once_is_not(tmp_
     assert again == {**environ, "PYTEST_XDIST_WORKER": "gw0"}
 
 
+def test_modules_are_compiled_once_though_the_user_wants_no_compiled_files_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    unwanted = {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    chosen = {**unwanted, "PYTHONPYCACHEPREFIX": "/chosen"}
+    keep_away(environ := {**chosen}, lambda: HOME)
+    assert (environ.items() >= chosen.items(), sys.dont_write_bytecode) == (True, True)
+    keep_away(environ := {**unwanted}, lambda: HOME)
+    assert "PYTHONDONTWRITEBYTECODE" not in environ
+    assert environ["PYTHONPYCACHEPREFIX"] == f"{tmp_path}/.cache/bkctl-tests/bytecode"
+    assert (sys.pycache_prefix, sys.dont_write_bytecode) == (environ["PYTHONPYCACHEPREFIX"], False)
+
+
 @pytest.mark.parametrize("name", ["a b", "$x", "é", "x" * 60])
 def test_temporary_files_are_where_tests_can_name_them(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
