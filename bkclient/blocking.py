@@ -31,7 +31,7 @@ from bkclient.connection.name_lookup import NameLookup
 from bkclient.errors import ClientError, IllegalOperationError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.tree.store import MetadataStore
-from bkclient.metadata.zookeeper_reader.reachability import insist_reachable
+from bkclient.metadata.zookeeper_reader.reachability import require_reachable
 from wire.codes import ProtocolVersion
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId
@@ -63,16 +63,16 @@ def reactor_in_thread() -> Any:
 
     the_reactor: Any = reactor
     if hasattr(the_reactor, "user_pid"):
-        _insist_usable(the_reactor)
+        _require_usable(the_reactor)
     with _starting:
         if not the_reactor.running:
             _start(the_reactor)
         the_reactor.user_pid = os.getpid()
-    _insist_usable(the_reactor)
+    _require_usable(the_reactor)
     return the_reactor
 
 
-def _insist_usable(reactor: Any) -> None:
+def _require_usable(reactor: Any) -> None:
     """Refuse to wait for a reactor if the wait would never end.
 
     Raises:
@@ -131,7 +131,7 @@ def call_in_reactor(
         IllegalOperationError: the wait would never end; see ``reactor_in_thread``.
         Exception: any error of the work.
     """
-    _insist_usable(reactor)
+    _require_usable(reactor)
     done = _InterruptibleEvent() if done is None else done
     outcome: list[Any] = []
     running: list[Deferred[Any]] = []
@@ -206,7 +206,7 @@ class BlockingClient:
         self._reactor = reactor_in_thread()
         config = ClientConfig() if config is None else config
         where: Any = config if uri is None else uri
-        insist_reachable((config.service_uri if uri is None else uri) or "")
+        require_reachable((config.service_uri if uri is None else uri) or "")
         self.client: Client = self._run(
             lambda: Client.connect(
                 where, reactor=self._reactor, config=config, protocol=protocol, **rest
@@ -383,7 +383,7 @@ def with_store(uri: str, function: Callable[[MetadataStore], Awaitable[T]], **op
         MetadataUnavailableError: the service cannot be reached.
         Exception: whatever the function raises.
     """
-    insist_reachable(uri)
+    require_reachable(uri)
     reactor = reactor_in_thread()
 
     async def work() -> T:

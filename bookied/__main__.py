@@ -212,8 +212,8 @@ class Process:
     async def _live(self) -> None:
         from bookied.process.heap_trim import HeapTrim
         from bookied.process.process_limits import (
-            insist_enough_open_files,
-            insist_enough_threads,
+            require_enough_open_files,
+            require_enough_threads,
             warn_of_small_files,
         )
         from bookied.service.dependencies import real_dependencies
@@ -226,8 +226,8 @@ class Process:
         options = {} if self._client_config is None else {"client_config": self._client_config}
         try:
             if not self._autorecovery_only:
-                insist_enough_open_files()
-                insist_enough_threads(self._config)
+                require_enough_open_files()
+                require_enough_threads(self._config)
                 warn_of_small_files(self._config)
             parts = real_dependencies(self._config, self._reactor, **options)
             kind: Any = BookieService

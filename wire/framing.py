@@ -85,16 +85,16 @@ class ServerConnection(FrameBuffer):
         return NEED_DATA if payload is None else self.decode(payload)
 
     @staticmethod
-    def insist_begin(payload: bytes) -> None:
+    def require_quick_to_parse(payload: bytes) -> None:
         """Refuse a request that would take too long to parse, by the begin of its payload.
 
         Raises:
             RemoteProtocolError: it would take too long.
         """
         if payload[0] == v3.FIRST_BYTE:
-            v3.insist_few_fields(payload, is_begin=True)
+            v3.require_few_fields(payload, is_begin=True)
         else:
-            v2.insist_few_fields(payload, is_begin=True)
+            v2.require_few_fields(payload, is_begin=True)
 
     def decode(self, payload: bytes) -> ReceivedRequest:
         """Return the request in a frame's payload, which is not empty.

@@ -69,7 +69,7 @@ class DigestMd5Server:
             AuthenticationError: the token is refused, and every later one.
         """
         step, self._step = self._step, _Step.FAILED
-        _insist_no_gssapi(token)
+        _require_no_gssapi(token)
         if step is _Step.BEGIN:
             if token:
                 raise AuthenticationError("the first token is not empty")
@@ -130,7 +130,7 @@ class DigestMd5Client:
             AuthenticationError: the bookie does not know the password, or the token is invalid.
         """
         step, self._step = self._step, _Step.FAILED
-        _insist_no_gssapi(token)
+        _require_no_gssapi(token)
         said = _parse(token)
         if step is _Step.BEGIN:
             response = self._respond(said)
@@ -166,7 +166,7 @@ class DigestMd5Client:
         return f"{plain},{','.join(parts)}".encode()
 
 
-def _insist_no_gssapi(token: bytes) -> None:
+def _require_no_gssapi(token: bytes) -> None:
     """Refuse a GSSAPI token, which Java's peers may be set up for (RFC 2743, 3.1), by name."""
     if token[:1] == b"\x60" and any(kind in token[:_GSSAPI_HEAD_BYTES] for kind in _GSSAPI_KINDS):
         raise AuthenticationError(

@@ -152,7 +152,7 @@ async def reliance_on(client: Client, bookie_id: BookieId) -> Reliance:
 # Deletion ----------------------------------------------------------------------------------------
 
 
-async def insist_gone(client: Client, bookies: Collection[BookieId]) -> None:
+async def require_gone(client: Client, bookies: Collection[BookieId]) -> None:
     """Raise ``IllegalOperationError`` if one of these bookies is registered."""
     registered = await client.store.registered_bookies()
     running = sorted(registered & frozenset(bookies))
@@ -172,7 +172,7 @@ async def delete_cookies(client: Client, bookies: Collection[BookieId]) -> tuple
         MetadataVersionError: a cookie was changed at the same time.
         MetadataStoreError: the store failed.
     """
-    await insist_gone(client, bookies)
+    await require_gone(client, bookies)
     needed_by = await ledgers_that_need_cookies(client, bookies)
     if needed_by:
         raise CookieNeededError(needed_by)
@@ -184,7 +184,7 @@ async def delete_cookies(client: Client, bookies: Collection[BookieId]) -> tuple
         except CookieNotFoundError:
             continue
         try:
-            await insist_gone(client, [bookie_id])
+            await require_gone(client, [bookie_id])
         except IllegalOperationError as error:
             await _restore(client, bookie_id, cookie.value, error)
         deleted.append(bookie_id)

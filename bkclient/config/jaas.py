@@ -136,11 +136,11 @@ class _Reader:
 
     def sections(self) -> Iterator[tuple[str, tuple[LoginModule, ...]]]:
         while (name := self._take()) is not None:
-            self._insist("{", self._take())
+            self._require("{", self._take())
             modules = []
             while (token := self._take()) != "}":
                 modules.append(self._module(token))
-            self._insist(";", self._take())
+            self._require(";", self._take())
             yield name, tuple(modules)
 
     def _module(self, name: str | None) -> LoginModule:
@@ -149,14 +149,14 @@ class _Reader:
             self._fail("a login module and its flag (required, …)", flag)
         options: dict[str, str] = {}
         while (key := self._take()) != ";":
-            self._insist("=", self._take())
+            self._require("=", self._take())
             value = self._take()
             if key is None or value is None:
                 self._fail("an option", None)
             options[key] = value
         return LoginModule(name, options)
 
-    def _insist(self, wanted: str, found: str | None) -> None:
+    def _require(self, wanted: str, found: str | None) -> None:
         if found != wanted:
             self._fail(f"'{wanted}'", found)
 

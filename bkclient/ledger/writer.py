@@ -170,7 +170,7 @@ class LedgerWriter:
             ClientError: the entry's outcome is unknown until the ledger is closed or recovered.
         """
         try:
-            self._insist_on(explicit_ids=False)
+            self._require_mode(explicit_ids=False)
             entry_id = self._pipeline.push(payload)
         except ClientError as error:
             return fail(error)
@@ -188,7 +188,7 @@ class LedgerWriter:
             ClientError: as for ``add``.
         """
         try:
-            self._insist_on(explicit_ids=True)
+            self._require_mode(explicit_ids=True)
             if not 0 <= entry_id < 2**63:
                 raise IncorrectParameterError(f"entry {entry_id}: ids are 0 to 2^63 - 1")
             self._pipeline.push_at(entry_id, payload)
@@ -196,7 +196,7 @@ class LedgerWriter:
             return fail(error)
         return self._pipeline.when_confirmed(entry_id)
 
-    def _insist_on(self, *, explicit_ids: bool) -> None:
+    def _require_mode(self, *, explicit_ids: bool) -> None:
         if explicit_ids is not self.explicit_ids:
             how = "add_at" if self.explicit_ids else "add"
             text = f"ledger {self.ledger_id} was not created for that: use {how}()"
@@ -213,7 +213,7 @@ class LedgerWriter:
         return Deferred.fromCoroutine(self._add_many(payloads))
 
     async def _add_many(self, payloads: Iterable[bytes]) -> EntryId:
-        self._insist_on(explicit_ids=False)
+        self._require_mode(explicit_ids=False)
         pipeline, remaining = self._pipeline, iter(payloads)
         await self._taking.acquire()
         try:

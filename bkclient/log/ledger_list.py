@@ -122,7 +122,7 @@ class LedgerList:
         for _ in range(tries):
             if known.record.is_full:  # Another client may have trimmed the log since.
                 known = await self._read_as_last(after)
-                known.record.insist_on_room()  # Each append to a full log reaches this line.
+                known.record.require_room()  # Each append to a full log reaches this line.
             writer = await create_log_ledger(self._client, self.name, known.record.options)
             try:
                 return await self._list(known, writer), writer

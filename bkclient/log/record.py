@@ -179,7 +179,7 @@ class LogRecord:
         """True if no more ledger can be listed."""
         return len(self.ledgers) >= LEDGERS_MAX
 
-    def insist_on_room(self) -> None:
+    def require_room(self) -> None:
         """Raise ``IncorrectParameterError`` if no more ledger can be listed."""
         if self.is_full:
             raise IncorrectParameterError(
@@ -188,8 +188,8 @@ class LogRecord:
             )
 
     def appended(self, ledger_id: LedgerId, created_ms: int) -> LogRecord:
-        """Return the record with one more ledger; see ``insist_on_room``."""
-        self.insist_on_room()
+        """Return the record with one more ledger; see ``require_room``."""
+        self.require_room()
         return attrs.evolve(self, ledgers=(*self.ledgers, LogLedger(ledger_id, created_ms)))
 
     def with_batch(self, batch: LastBatch) -> LogRecord:

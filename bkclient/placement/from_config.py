@@ -85,7 +85,7 @@ def placement_of(
         draw = WeightedDraw(rng, free_of, config.weighted_placement_multiple_max)
     if name == RANDOM:
         return RandomPlacement(rng, draw), None
-    strict_key = _insisting_key(config, name)
+    strict_key = _strictness_key(config, name)
     if racks is not None and is_script_resolver(config.dns_resolver_class):
         topology = Topology(
             clock,
@@ -105,7 +105,7 @@ def placement_of(
     return RandomPlacement(rng, draw), None
 
 
-def _insisting_key(config: ClientConfig, name: str) -> str | None:
+def _strictness_key(config: ClientConfig, name: str) -> str | None:
     """Return the setting that forbids to choose bookies without known racks."""
     if name == ZONE_AWARE:
         return "enforceStrictZoneawarePlacement" if config.enforce_zones else None

@@ -291,7 +291,7 @@ async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = Fals
         )
     try:
         need = await _need(client, ledger_id, check_open=renew and damage is not None)
-        _insist_forgettable(need, damage, renew=renew)
+        _require_forgettable(need, damage, renew=renew)
     except BaseException:
         await store.release_lock(ledger_id)
         raise
@@ -320,7 +320,7 @@ class _MarkReason:
     is_deleted: bool = False
 
 
-def _insist_forgettable(
+def _require_forgettable(
     need: _MarkReason, damage: MetadataFormatError | None, *, renew: bool
 ) -> None:
     if need.why and damage is None:

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 from twisted.internet.task import deferLater
 
-from bkclient.admin.cookies import delete_cookies, insist_gone, needs_cookies
+from bkclient.admin.cookies import delete_cookies, needs_cookies, require_gone
 from bkclient.admin.ledger_scan import READS_AT_ONCE
 from bkclient.client import Client
 from bkclient.concurrency import for_each
@@ -287,7 +287,7 @@ class _Decommission:
         self._stuck_since_s = 0.0
 
     async def run(self) -> DecommissionReport:
-        await self._insist()
+        await self._require_stopped()
         await self._report("marking")
         self._loads = {
             one.ledger_id: one.load([self._bookie_id])
@@ -308,8 +308,8 @@ class _Decommission:
         await self._report("done")
         return DecommissionReport(self._bookie_id, len(self._loads), bool(deleted))
 
-    async def _insist(self) -> None:
-        await insist_gone(self._client, [self._bookie_id])
+    async def _require_stopped(self) -> None:
+        await require_gone(self._client, [self._bookie_id])
         if not await self._store.replication_enabled():
             raise IllegalOperationError(
                 "autorecovery is disabled: no worker would move the bookie's ledgers"
@@ -336,7 +336,7 @@ class _Decommission:
         await self._report(step, left, await self._stuck(left))
         seconds = min(LOOK_S_MAX, LOOK_S_PER_LEDGER * len(left))
         await deferLater(self._client.cluster.clock, seconds)
-        await self._insist()
+        await self._require_stopped()
 
     async def _stuck(self, left: list[LedgerId]) -> tuple[LedgerRepairState, ...]:
         """Return some remaining ledgers if their number has not changed for ``STUCK_S``."""

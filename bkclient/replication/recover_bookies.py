@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.admin.cookies import delete_cookies, insist_gone
+from bkclient.admin.cookies import delete_cookies, require_gone
 from bkclient.admin.ledger_scan import read_ledgers, walk
 from bkclient.client import Client
 from bkclient.concurrency import for_each
@@ -175,7 +175,7 @@ class RecoverReport:
 Report = Callable[[LedgerMove], None]
 
 
-def _insist_readable(_ledger_id: LedgerId, error: ClientError) -> None:
+def _require_readable(_ledger_id: LedgerId, error: ClientError) -> None:
     raise error
 
 
@@ -184,7 +184,7 @@ async def ledgers_on_bookies(
     bookies: Collection[BookieId],
     *,
     ledger_ids: Sequence[LedgerId] | None = None,
-    unreadable: Callable[[LedgerId, ClientError], None] = _insist_readable,
+    unreadable: Callable[[LedgerId, ClientError], None] = _require_readable,
 ) -> AsyncIterator[BookieLedger]:
     """Yield the ledgers that list one of these bookies, ascending.
 
@@ -253,7 +253,7 @@ async def recover_bookies(
             "cannot delete them"
         )
     if options.delete_cookies:
-        await insist_gone(client, bookies)
+        await require_gone(client, bookies)
     return await _Recovery(client, frozenset(bookies), options, report, copied).run()
 
 

@@ -153,7 +153,7 @@ class AdminClient:
             raise NothingFoundError(answer.reason)
         raise CommandError(f"the bookie failed: {answer.reason}")
 
-    def insist_allowed(self) -> None:
+    def require_allowed(self) -> None:
         """Return if the bookie accepts changes from this client; change nothing.
 
         Raises:

@@ -92,13 +92,13 @@ def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
     """
     found = find_directories(session, **dirs)
     for root in found.roots:
-        _insist(root, found.roots)
+        _require_bookie(root, found.roots)
     each = uses(found.roots, Path(session.host.proc))
     note_use(session, each)
     return OfflineBookie(RealFiles(), found, is_live=any(use.is_used for use in each))
 
 
-def _insist(root: Path, roots: Sequence[Path]) -> None:
+def _require_bookie(root: Path, roots: Sequence[Path]) -> None:
     """Raise ``NothingFoundError`` if a root lacks the data of a bookie of layout 3 to 5."""
     if not root.is_dir():
         raise NothingFoundError(

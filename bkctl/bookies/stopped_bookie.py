@@ -178,12 +178,12 @@ def whole_bookie(
         raise UsageError("no ledger directory is named", next_step="name them with --ledger-dir")
     if journals and not found.journal_dirs:
         raise UsageError("no journal directory is named", next_step="name them with --journal-dir")
-    insist_current(found)
-    _insist_all(found)
+    require_current(found)
+    _require_all(found)
     return found, config
 
 
-def _insist_all(found: Directories) -> None:
+def _require_all(found: Directories) -> None:
     """Refuse an incomplete list of a bookie's directories, another order, and exchanged ones.
 
     Data in missing directories would be treated as lost, and DbLedgerStorage finds a ledger by the
@@ -228,7 +228,7 @@ def _may_be(roots: Sequence[Path], names: Sequence[str]) -> bool:
     return len(roots) == len(paths) and (tuple(roots) == paths or set(roots) != set(paths))
 
 
-def insist_current(found: Directories) -> None:
+def require_current(found: Directories) -> None:
     """Refuse roots without data in the current layout.
 
     Raises:

@@ -29,7 +29,7 @@ def write_atomically(
         if only_new and file.exists():
             if file.read_bytes() == data:
                 return
-            insist_new(path)
+            require_new(path)
         with replacing_file(file, private=private) as stream:
             stream.write(data)
 
@@ -60,7 +60,7 @@ def making_file(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
         ConflictError: the file exists, now or at the end.
         NothingFoundError: as ``write_atomically``.
     """
-    insist_new(path)
+    require_new(path)
     with file_errors(path):
         try:
             with _whole(Path(path), os.link, private=private) as stream:
@@ -69,7 +69,7 @@ def making_file(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
             raise _exists(path) from error
 
 
-def insist_new(path: str | Path) -> None:
+def require_new(path: str | Path) -> None:
     """Raise if ``path`` exists, even if only as a dangling link.
 
     Raises:

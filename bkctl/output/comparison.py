@@ -115,7 +115,7 @@ class Comparison:
             raise UsageError(f"{self}: {error}", next_step=f"the last day: {last_day}") from error
         return attrs.evolve(self, moment_ms=moment_ms)
 
-    def insist_number(self) -> None:
+    def require_number(self) -> None:
         """Check, before any value is compared, that the text for a numeric field is a number.
 
         Raises:
@@ -124,7 +124,7 @@ class Comparison:
         if self.text.lower() not in _NOTHING:
             self._number()
 
-    def insist_limit(self) -> None:
+    def require_limit(self) -> None:
         """Check that a measured number is compared with a limit: equality hardly ever holds.
 
         Raises:
@@ -137,7 +137,7 @@ class Comparison:
                 next_step=f"write {above} to fail above the limit, or {below} to fail below it",
             )
 
-    def insist_unit(self) -> None:
+    def require_unit(self) -> None:
         """Check that the text for a duration names a unit: 50 may be 50 ms or 50 s.
 
         Raises:

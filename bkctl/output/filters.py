@@ -112,7 +112,7 @@ class Thresholds:
     _view: View
     _limits: tuple[Comparison, ...]
 
-    def insist(self, value: Any) -> None:
+    def require(self, value: Any) -> None:
         """Raise if a comparison holds for a result.
 
         Raises:
@@ -145,8 +145,8 @@ def thresholds(texts: Iterable[str], kind: type) -> Thresholds:
     limits = tuple(of_field("--fail-if", view, parse_comparison(text), utc=True) for text in texts)
     for one in limits:
         if view[one.field].kind in _NUMBERS:
-            one.insist_number()
-            one.insist_limit()
+            one.require_number()
+            one.require_limit()
         if one.in_seconds:
-            one.insist_unit()
+            one.require_unit()
     return Thresholds(view, limits)

@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.admin.cookies import insist_gone
+from bkclient.admin.cookies import require_gone
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms
 from bkclient.errors import LedgerRecoveryError
@@ -194,9 +194,9 @@ class Repairs:
 
         return self.jobs.begin("recover", bookie_id, work)
 
-    async def insist_gone(self, bookie_id: BookieId) -> None:
+    async def require_gone(self, bookie_id: BookieId) -> None:
         """Raise ``IllegalOperationError`` if the bookie runs."""
-        await insist_gone(self._client(), [bookie_id])
+        await require_gone(self._client(), [bookie_id])
 
     def decommission(self, bookie_id: BookieId, *, keep_cookie: bool) -> BackgroundJob:
         """Start to decommission a bookie: the cluster's workers copy its replicas.

@@ -135,7 +135,7 @@ async def audit_bookies(
             suspects[one.ledger_id] = sets.setdefault(missing, missing)
             sizes[one.ledger_id] = one.metadata.length
     walked_s = seconds()
-    await insist_enabled(store)
+    await require_enabled(store)
     # A bookie that registered during the walk is not lost.
     lost = frozenset[BookieId]().union(*suspects.values()) - await store.registered_bookies()
     marks = [(i, tuple(sorted(bookies & lost))) for i, bookies in sorted(suspects.items())]
@@ -160,7 +160,7 @@ async def audit_bookies(
     )
 
 
-async def insist_enabled(store: MetadataStore) -> None:
+async def require_enabled(store: MetadataStore) -> None:
     """Raise ``DisabledError`` if re-replication is disabled."""
     if not await store.replication_enabled():
         raise DisabledError("re-replication was disabled meanwhile")
@@ -187,7 +187,7 @@ async def check_all_ledgers(
 
     async def check(ledger_id: LedgerId) -> None:
         nonlocal marked
-        await insist_enabled(store)
+        await require_enabled(store)
         ledger = await view_ledger(client, ledger_id)
         lacks = await checker.check(ledger, await store.registered_bookies())
         checked(ledger.metadata)

@@ -102,9 +102,9 @@ async def check_cookies(
     local = check.local_cookies()
     missing = [directory for directory in found.all_dirs if directory not in local]
     if stored is None:
-        check.insist_new(local, missing)
+        check.require_new(local, missing)
     else:
-        check.insist_known(stored.value, local, missing)
+        check.require_known(stored.value, local, missing)
     if not dry_run:
         await check.write(stored, missing)
 
@@ -128,7 +128,7 @@ class _CookieCheck:
             except CookieNotFoundError:
                 continue
             place, cookie = decode_stored(bookie_id, held.value)
-            self._insist(place, cookie)
+            self._require_match(place, cookie)
             stored = Versioned(cookie, held.version)
         return stored
 
@@ -136,10 +136,10 @@ class _CookieCheck:
         """Return the cookie of each directory that has one; each must match."""
         local = local_cookies(self.files, self.found)
         for directory, cookie in local.items():
-            self._insist(str(directory / VERSION), cookie)
+            self._require_match(str(directory / VERSION), cookie)
         return local
 
-    def insist_new(self, local: Iterable[Path], missing: list[Path]) -> None:
+    def require_new(self, local: Iterable[Path], missing: list[Path]) -> None:
         # An interrupted first start of Java's bookie leaves directories with only a cookie.
         served = [one for one in local if set(self._data(one)) != {VERSION}]
         if (served or not missing) and not self._was_cut_short():
@@ -149,9 +149,9 @@ class _CookieCheck:
                 "the bookie decommissioned, or is this another cluster? To start a "
                 "decommissioned bookie as a new one, remove its data: bkctl disk format -c FILE"
             )
-        self._insist_empty(missing)
+        self._require_empty(missing)
 
-    def insist_known(self, stored: Cookie, local: dict[Path, Cookie], missing: list[Path]) -> None:
+    def require_known(self, stored: Cookie, local: dict[Path, Cookie], missing: list[Path]) -> None:
         if missing and not self.superset:
             raise WrongIdentityError(
                 f"{_names(missing)} lost its cookie: a directory was emptied or is not mounted; "
@@ -166,7 +166,7 @@ class _CookieCheck:
                 f"{_names(lost)} lost its cookie: this directory was in use before, and its files "
                 "are missing; `bkctl explain BK-WRONG-IDENTITY` says what to do"
             )
-        self._insist_empty(missing)
+        self._require_empty(missing)
 
     async def write(self, stored: Versioned[Cookie] | None, missing: list[Path]) -> None:
         """Write the cookies of a new bookie, or of a bookie with new directories."""
@@ -207,7 +207,7 @@ class _CookieCheck:
     def _was_cut_short(self) -> bool:
         return read_if_there(self.files, self._stamping) == encode_cookie(self.master)
 
-    def _insist(self, place: str, cookie: Cookie) -> None:
+    def _require_match(self, place: str, cookie: Cookie) -> None:
         different = cookie_differences(self.master, cookie, superset=self.superset, place=place)
         if different:
             fixed = f"; {_FIXED}" if self.is_fixed else ""
@@ -220,7 +220,7 @@ class _CookieCheck:
                 advice=_IF_MOVED if moved else formatted,
             )
 
-    def _insist_empty(self, directories: list[Path]) -> None:
+    def _require_empty(self, directories: list[Path]) -> None:
         full = [directory for directory in directories if self._data(directory)]
         if full:
             raise WrongIdentityError(f"{_names(full)} has data but no cookie")

@@ -124,7 +124,7 @@ def sample_disks(
     Raises:
         OSError: a directory (also of a journal) cannot be used, or its cookie is missing.
     """
-    insist_usable(files, found, may_be_new=may_be_new)
+    require_usable(files, found, may_be_new=may_be_new)
     logs, indexes = frozenset(found.ledger_dirs), frozenset(found.index_dirs)
     return tuple(
         DiskSample(one, *files.disk_usage(one), one in logs, one in indexes)
@@ -132,7 +132,7 @@ def sample_disks(
     )
 
 
-def insist_usable(files: Files, found: Directories, *, may_be_new: bool = False) -> None:
+def require_usable(files: Files, found: Directories, *, may_be_new: bool = False) -> None:
     """Check that all directories exist on their disks; blocks.
 
     Raises:

@@ -42,13 +42,13 @@ class DirectoryLocks:
         """
         try:
             for root in roots:
-                self._insist_other(root)
+                self._require_other(root)
                 self._fds.append(_lock(root))
         except BaseException:
             self.release()
             raise
 
-    def _insist_other(self, root: Path) -> None:
+    def _require_other(self, root: Path) -> None:
         """Refuse a root that is locked already, under another path."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found = (root / LOCK).stat()

@@ -215,7 +215,7 @@ class LogRecords:
     def _has_more(self) -> bool:
         """Return whether the log has anything but padding after the end."""
         try:
-            self.scan.insist_complete()
+            self.scan.require_complete()
         except EntryLogRecordError:
             return True
         return False

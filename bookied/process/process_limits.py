@@ -29,7 +29,7 @@ def raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def insist_enough_open_files() -> None:
+def require_enough_open_files() -> None:
     """Refuse a limit with which a checkpoint, a stop or a client would fail later.
 
     Raises:
@@ -43,7 +43,7 @@ def insist_enough_open_files() -> None:
         )
 
 
-def insist_enough_threads(config: BookieConfig) -> None:
+def require_enough_threads(config: BookieConfig) -> None:
     """Refuse a limit with which a thread could not start later.
 
     Raises:

@@ -204,7 +204,7 @@ class FrameDispatch:
         self._shared.half_frames.note(self._client, self._rest_bytes)
         if self._rest_bytes - new_bytes < CHECKED_BYTES <= self._rest_bytes:
             begin = b"".join(self._rest)[self._rest_at + _LENGTH.size :]
-            self._framing.insist_begin(begin)
+            self._framing.require_quick_to_parse(begin)
 
     def _note_rest(self, *, is_new: bool) -> None:
         """Count the rest: complete frames behind unread answers, or the start of a frame."""
@@ -238,7 +238,7 @@ class FrameDispatch:
 
     def _handle(self, received: ReceivedRequest, frame_bytes: int) -> None:
         self._fast_adds.store()
-        self._admission.insist_allowed(received.request)
+        self._admission.require_allowed(received.request)
         reply = self._replies.begin(received, frame_bytes)
         try:
             cancel = self._answer(received, reply)
@@ -271,7 +271,7 @@ class FrameDispatch:
 
     def _begin_tls(self, reply: Reply) -> None:
         """Accept START_TLS, in clear; no other answer is sent before the handshake has ended."""
-        self._admission.insist_first()
+        self._admission.require_first()
         self._replies.send(reply, StartTlsResponse(ReturnCode.EOK))
         self._answers.flush()
         self._admission.upgrade()

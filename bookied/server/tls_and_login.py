@@ -68,14 +68,14 @@ class Admission:
         if self.check is not None and self.check.is_open:
             self._set_check(None)
 
-    def insist_allowed(self, request: Request) -> None:
+    def require_allowed(self, request: Request) -> None:
         """Refuse a request that may not arrive between START_TLS and the handshake.
 
         Raises:
             TlsOrderError: the request may not arrive there.
         """
         if self._upgrade is not None and not self._upgrade.is_over:
-            self._upgrade.insist_allowed(request)
+            self._upgrade.require_allowed(request)
 
     # TLS ---------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class Admission:
         """True if the handshake has ended."""
         return self._upgrade is not None and self._upgrade.is_over
 
-    def insist_first(self) -> None:
+    def require_first(self) -> None:
         """Refuse a second START_TLS.
 
         Raises:

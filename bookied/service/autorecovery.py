@@ -62,7 +62,7 @@ class AutoRecoveryService:
         self._progress(f"connecting to {parts.store.uri}")
         await parts.store.connect()
         await parts.store.layout()
-        self._starting.insist_wanted()
+        self._starting.require_no_stop()
         bookie_id = BookieId(identify(config, config.port, parts.host).bookie_id)
         log.info("autorecovery as {bookie_id} on {uri}", bookie_id=bookie_id, uri=parts.store.uri)
         self._client = make_client(parts, parts.store)

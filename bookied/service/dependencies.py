@@ -223,7 +223,7 @@ def _open_store(
     config: BookieConfig, reactor: Any, stats: MetadataStats, **options: Any
 ) -> MetadataStore:
     uri = config.service_uri
-    assert uri is not None, "load() insists on one"
+    assert uri is not None, "load() requires one"
     if _is_zookeeper(config):
         options["observe"] = stats.observe
     try:

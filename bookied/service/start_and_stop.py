@@ -134,7 +134,7 @@ class BookieService:
         self._begin_phase(f"connecting to {self.parts.store.uri}")
         await self.parts.store.connect()
         await self.parts.store.layout()
-        self._starting.insist_wanted()
+        self._starting.require_no_stop()
         return await self.parts.store.instance_id()
 
     async def _begin_engine(self) -> None:
@@ -162,7 +162,7 @@ class BookieService:
         if self.config.consistency_check_at_start:
             self._begin_phase("checking the index against the entry logs")
             await self.engine.check()
-        self._starting.insist_wanted()
+        self._starting.require_no_stop()
         await self.engine.begin()
 
     async def _check_disks(self, storages: Storages) -> None:
@@ -208,7 +208,7 @@ class BookieService:
             failed=self._errors.fail,
         )
         await self.registration.register(read_only=self.disk_mode.mode.read_only)
-        self._starting.insist_wanted()
+        self._starting.require_no_stop()
         self.disk_mode.start()
         self._note(f"serving, {self.state.now.value}")
 
@@ -342,7 +342,7 @@ class BookieService:
 
     def _begin_phase(self, phase: str) -> None:
         """Begin a phase of the start, unless a stop was requested."""
-        self._starting.insist_wanted()
+        self._starting.require_no_stop()
         self._note(phase)
 
     def dump(self) -> dict[str, object]:

@@ -86,7 +86,7 @@ class ServiceStart:
         if self._ended is not None:
             await self._ended
 
-    def insist_wanted(self) -> None:
+    def require_no_stop(self) -> None:
         """Return, unless a stop was requested.
 
         Raises:

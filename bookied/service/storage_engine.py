@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from bkclient.concurrency import wall_ms
 from bookied.config.bookie import BookieConfig, StorageClass
-from bookied.directories.disk_fullness import insist_usable
+from bookied.directories.disk_fullness import require_usable
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.last_journal_note import (
     ALL_LEDGERS,
@@ -377,7 +377,7 @@ def _before_marks(engine: Engine, notes: ContentsNotes) -> None:
         OSError: a directory is missing.
     """
     if engine.has_begun:  # During the start, a new directory may have no cookie.
-        insist_usable(notes.files, notes.found)
+        require_usable(notes.files, notes.found)
     notes.update()
 
 

@@ -145,7 +145,7 @@ class Registration:
                 read_only, sessions_lost = self._read_only, self._sessions_lost
                 await self._store.register(self._bookie_id, self._info, read_only=read_only)
                 if not self.is_registered:
-                    await self._insist_cookie()
+                    await self._require_cookie()
                 is_current = sessions_lost == self._sessions_lost
             if not self._wanted:  # ``unregister`` was called during this write.
                 await self._store.unregister(self._bookie_id)
@@ -154,7 +154,7 @@ class Registration:
             mode = "read-only" if read_only else "writable"
             log.info("{bookie_id} is registered {mode}", bookie_id=self._bookie_id, mode=mode)
 
-    async def _insist_cookie(self) -> None:
+    async def _require_cookie(self) -> None:
         """Raise ``WrongIdentityError`` and delete the registration if the cookie is missing.
 
         The registration is written before this check, because an operator who deletes a cookie

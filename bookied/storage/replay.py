@@ -29,8 +29,8 @@ from bookied.storage.journal import format as layout
 from bookied.storage.journal.crash_or_damage import (
     blank_ends,
     check_end,
-    insist_own,
     journals_to_replay,
+    require_own_journals,
     trusted_mark,
 )
 from bookied.storage.journal.mark import START, LastMark
@@ -128,7 +128,7 @@ def recover(
     marks = storages.marks.read(len(journal_directories))
     try:
         for number, (directory, mark) in enumerate(zip(journal_directories, marks, strict=True)):
-            insist_own(files, directory, mark, number, len(journal_directories))
+            require_own_journals(files, directory, mark, number, len(journal_directories))
             replay.found.marks.append(replay.directory(directory, mark))
     finally:
         replay.end_writes()

@@ -30,7 +30,7 @@ SAMPLES_MAX: Final = 16
 """Entries that are read at a start to see whether logs and index belong together."""
 
 
-def insist_places(ledger_ids: Iterable[int], root: Path, number: int, count: int) -> None:
+def require_own_ledgers(ledger_ids: Iterable[int], root: Path, number: int, count: int) -> None:
     """Check that ledgers are where DbLedgerStorage looks for them, which depends on their ids.
 
     This comes before ledgers are served or collected: Java treats misplaced ledgers as absent.
@@ -47,7 +47,7 @@ def insist_places(ledger_ids: Iterable[int], root: Path, number: int, count: int
             )
 
 
-def insist_logs(
+def require_own_logs(
     places: Iterable[tuple[int, int, int]],
     check: Callable[[int, int, int], object],
     root: Path,
@@ -225,9 +225,9 @@ class Storages:
         for number, shard in enumerate(self._shards):
             shard.open()
             root, count = shard.directories.all[0].parent, len(self._shards)
-            insist_places(shard.ledgers.ids(), root, number, count)
+            require_own_ledgers(shard.ledgers.ids(), root, number, count)
             if count > 1:
-                insist_logs(_samples(shard), shard.reads.check_disk, root, number, count)
+                require_own_logs(_samples(shard), shard.reads.check_disk, root, number, count)
 
     def start(self) -> None:
         """Start the threads that write entry logs."""

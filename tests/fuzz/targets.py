@@ -122,7 +122,7 @@ def _scan_journal(files: Any, path: Path) -> None:
 def _scan_log(files: Any, path: Path) -> None:
     scan = open_log(files, path)
     _all(scan)
-    scan.insist_complete()
+    scan.require_complete()
 
 
 def _read_index(data: bytes) -> None:

@@ -22,7 +22,7 @@ from tests.proof.history import Event, Kind
 from tests.proof.mounted_disks import Means
 from tests.proof.run import Outcome, figures_of, left_out
 from tests.proof.schedule import Fault, Sizes, draw
-from tests.support.programs import insist_on_zookeeper, missing
+from tests.support.programs import missing, require_zookeeper
 
 LONGEST_S = 600
 
@@ -106,7 +106,7 @@ def test_the_schedule_can_be_printed_alone(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.interop
 def test_a_short_run_with_both_kinds_of_bookies_keeps_every_promise(tmp_path: Path) -> None:
-    insist_on_zookeeper()
+    require_zookeeper()
     try:
         bookkeeper_jars()
     except (PeerUnavailable, JavaNotFoundError, SparkNotFoundError) as error:

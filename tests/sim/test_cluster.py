@@ -164,6 +164,6 @@ def test_a_find_is_reduced_to_what_it_takes() -> None:
 
 def test_what_the_oracle_notes_ends_the_run() -> None:
     simulation = Simulation(plan_of(1))
-    simulation.oracle.insist("I5", holds=False, what="made up")
+    simulation.oracle.require("I5", holds=False, what="made up")
     with pytest.raises(BrokenInvariantError, match="I5: made up"):
         simulation.run()

@@ -218,14 +218,14 @@ def test_s12_an_add_on_its_way_to_the_disk_is_found_by_the_recovery() -> None:
 
 
 def test_s13_a_bookie_that_hangs_has_not_said_that_it_has_nothing() -> None:
-    insist_that_no_answer_proves_nothing(Fate.HOLD)
+    require_that_no_answer_proves_nothing(Fate.HOLD)
 
 
 def test_s11_a_connection_that_is_lost_has_not_said_that_there_is_nothing() -> None:
-    insist_that_no_answer_proves_nothing(Fate.CUT)
+    require_that_no_answer_proves_nothing(Fate.CUT)
 
 
-def insist_that_no_answer_proves_nothing(fate: Fate) -> None:
+def require_that_no_answer_proves_nothing(fate: Fate) -> None:
     """Let those who have an entry not answer a recovery's reads; who has it not says so."""
     scene = Scene(3)
     w, r = scene.client("w"), scene.client("r")

@@ -52,12 +52,12 @@ class Written:
     is_open: bool = True
     is_leaving: bool = False
 
-    def insist(self, entry: Entry) -> None:
+    def require(self, entry: Entry) -> None:
         """Raise ``MismatchError`` if an entry holds something else than was added."""
         if entry.payload != payload(self.ledger_id, entry.entry_id):
             raise MismatchError(f"ledger {self.ledger_id}, entry {entry.entry_id} is another")
 
-    def insist_whole(self, read: int) -> None:
+    def require_whole(self, read: int) -> None:
         """Raise ``MismatchError`` if fewer entries were read than acknowledged."""
         if read <= self.acknowledged:
             last = self.acknowledged
@@ -165,10 +165,10 @@ class MixedLoad:
             first = self._rng.randint(0, max(last, 0))
             if last >= 0:
                 async for entry in reader.read(first, last):
-                    written.insist(entry)
+                    written.require(entry)
                     self.counts["read entries"] += 1
         except NoSuchLedgerError:
-            self._insist_deleted(written)
+            self._require_deleted(written)
         finally:
             reader.close()
 
@@ -183,11 +183,11 @@ class MixedLoad:
                 entry = await within(STEP_S, tail.__anext__)
                 if entry.entry_id != expected:
                     raise MismatchError(f"a tail gave {entry.entry_id}, not {expected}")
-                written.insist(entry)
+                written.require(entry)
                 expected += 1
                 self.counts["tailed entries"] += 1
         except StopAsyncIteration:
-            written.insist_whole(expected)
+            written.require_whole(expected)
         finally:
             reader.close()
 
@@ -217,18 +217,18 @@ class MixedLoad:
             read = 0
             if reader.last_add_confirmed >= 0:
                 async for entry in reader.read(0, reader.last_add_confirmed):
-                    written.insist(entry)
+                    written.require(entry)
                     read += 1
         finally:
             reader.close()
-        attrs.evolve(written, acknowledged=acknowledged).insist_whole(read)
+        attrs.evolve(written, acknowledged=acknowledged).require_whole(read)
         self.counts["checked entries"] += read
 
     def _some(self, *, is_open: bool) -> Written | None:
         found = [one for one in self.ledgers.values() if one.is_open is is_open]
         return self._rng.choice(found) if found else None
 
-    def _insist_deleted(self, written: Written) -> None:
+    def _require_deleted(self, written: Written) -> None:
         if not written.is_leaving:
             raise MismatchError(f"ledger {written.ledger_id} has gone")
 

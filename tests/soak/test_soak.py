@@ -40,12 +40,12 @@ def test_what_an_entry_holds_is_told_by_its_ids_alone() -> None:
 
 def test_another_entry_and_a_ledger_that_ends_early_are_noticed() -> None:
     written = Written(L, acknowledged=4)
-    written.insist(Entry(L, EntryId(2), EntryId(1), 0, payload(L, 2)))
+    written.require(Entry(L, EntryId(2), EntryId(1), 0, payload(L, 2)))
     with pytest.raises(MismatchError, match="entry 2 is another"):
-        written.insist(Entry(L, EntryId(2), EntryId(1), 0, payload(L, 3)))
-    written.insist_whole(5)
+        written.require(Entry(L, EntryId(2), EntryId(1), 0, payload(L, 3)))
+    written.require_whole(5)
     with pytest.raises(MismatchError, match="ends at 3, not 4"):
-        written.insist_whole(4)
+        written.require_whole(4)
 
 
 def test_a_slope_is_by_the_minute_and_nothing_without_two_times() -> None:

@@ -32,7 +32,7 @@ def missing(reason: Exception) -> None:
     pytest.skip(str(reason))
 
 
-def insist_on_zookeeper() -> None:
+def require_zookeeper() -> None:
     """Skip the test, or fail it, where no ZooKeeper server can be run."""
     try:
         find_java()

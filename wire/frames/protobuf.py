@@ -30,7 +30,7 @@ _CONTINUES: Final = 0x80
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5  # Wire types; 3 and 4 are groups.
 
 
-def insist_few_fields(
+def require_few_fields(
     kind: type[Message], data: bytes, failure: type[BookKeeperError], *, is_begin: bool = False
 ) -> None:
     """Refuse a large message of many small fields, which would take 100 ms to parse.

@@ -246,7 +246,7 @@ def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
     return ReceivedRequest(request, reply_to)
 
 
-def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
+def require_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
     """Refuse a login message with too many fields; see ``protobuf``.
 
     Raises:
@@ -254,7 +254,7 @@ def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
     """
     if _split_header(*_HEADER.unpack_from(payload))[1] == OpCode.AUTH:
         data = payload[_HEADER.size :]
-        protobuf.insist_few_fields(pb.AuthMessage, data, RemoteProtocolError, is_begin=is_begin)
+        protobuf.require_few_fields(pb.AuthMessage, data, RemoteProtocolError, is_begin=is_begin)
 
 
 def _split_header(head: int) -> tuple[int, int, V2Flag]:
@@ -345,7 +345,7 @@ def _fencing(
 
 
 def _decode_auth(payload: bytes) -> tuple[str, bytes]:
-    insist_few_fields(payload)
+    require_few_fields(payload)
     body = protobuf.parse(pb.AuthMessage, payload[_HEADER.size :], RemoteProtocolError)
     return protobuf.text(body.authPluginName, RemoteProtocolError), body.payload
 

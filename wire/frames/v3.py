@@ -230,13 +230,13 @@ _REQUEST_ENCODERS: Final[dict[type, tuple[Operation, Callable[[pb.Request, Any],
 }
 
 
-def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
+def require_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
     """Refuse a request with too many fields; see ``protobuf``.
 
     Raises:
         RemoteProtocolError: the request has too many fields or a broken form.
     """
-    protobuf.insist_few_fields(pb.Request, payload, RemoteProtocolError, is_begin=is_begin)
+    protobuf.require_few_fields(pb.Request, payload, RemoteProtocolError, is_begin=is_begin)
 
 
 def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
@@ -248,7 +248,7 @@ def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
         RemoteProtocolError: not a V3 request; close the connection.
     """
     data = bytes(payload)
-    insist_few_fields(data)
+    require_few_fields(data)
     message = protobuf.parse(pb.Request, data, RemoteProtocolError)
     operation, reply_to = _reply_to(message.header)
     if operation in _UNSUPPORTED:

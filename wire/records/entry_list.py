@@ -83,7 +83,7 @@ class EntryListWriter:
         if size:
             self._series.append(self._now)
             self._groups += _groups_of(first, last, period)
-            _insist_short(self._groups)
+            _require_short(self._groups)
         self._now = start, start, run_size, 0
 
     def encode(self) -> bytes:
@@ -97,7 +97,7 @@ class EntryListWriter:
         plain = self._plain
         if len(plain) > GROUPS_MAX:
             plain = [group for one in (*self._series, self._now) for group in _short(*one)]
-            _insist_short(len(plain))
+            _require_short(len(plain))
         return _LIST_HEADER.pack(_LIST_VERSION, len(plain)) + b"".join(plain)
 
 
@@ -110,7 +110,7 @@ def _short(first: int, last: int, size: int, period: int) -> Iterator[bytes]:
         yield _GROUP.pack(start, start, size, 0)
 
 
-def _insist_short(groups: int) -> None:
+def _require_short(groups: int) -> None:
     if groups > GROUPS_MAX:
         raise FormatError(f"a list of more than {GROUPS_MAX} groups of entries")
 

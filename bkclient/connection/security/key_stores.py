@@ -191,7 +191,7 @@ def _own_key_in_pem(store: StoreFile, settings: TlsSettings) -> OwnKey:
     certificate_path = settings.certificate_path
     certificate, *chain = _certificates(settings.certificate_key, certificate_path)
     data, password = _read(store.key, store.path), _password(store)
-    _insist_readable(store, data)
+    _require_readable(store, data)
     try:
         key = serialization.load_pem_private_key(data, password or None)
     except TypeError as error:
@@ -219,7 +219,7 @@ def _certificates(key: str, path: str) -> tuple[x509.Certificate, ...]:
 
 def _pkcs12(store: StoreFile, data: bytes) -> Any:
     password = _password(store)
-    _insist_readable(store, data)
+    _require_readable(store, data)
     try:
         return pkcs12.load_pkcs12(data, password)
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -231,7 +231,7 @@ def _pkcs12(store: StoreFile, data: bytes) -> Any:
         raise SecurityError(f"{store.key}: {store.path} {text}") from error
 
 
-def _insist_readable(store: StoreFile, data: bytes) -> None:
+def _require_readable(store: StoreFile, data: bytes) -> None:
     """Refuse a file whose first bytes belong to another type."""
     is_pem = data.lstrip().startswith(_PEM)
     if is_pem and store.type is not StoreType.PEM:

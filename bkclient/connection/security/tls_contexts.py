@@ -188,7 +188,7 @@ class TlsContexts:
         if self._shows:
             self._show(context)
         if self._is_client or settings.client_authentication or settings.asks_certificate:
-            self._insist(context)
+            self._require_certificate(context)
         return context
 
     def _show(self, context: SSL.Context) -> None:
@@ -214,7 +214,7 @@ class TlsContexts:
         for certificate in own.chain:
             context.add_extra_chain_cert(certificate)
 
-    def _insist(self, context: SSL.Context) -> None:
+    def _require_certificate(self, context: SSL.Context) -> None:
         """Check the peer's certificate; if allowed, a client may have none."""
         settings, store = self.settings, context.get_cert_store()
         assert store is not None

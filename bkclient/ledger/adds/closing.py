@@ -75,17 +75,17 @@ class ForcedAdds:
     async def force(self) -> EntryId:
         """Force the confirmed entries; return the last of them. See ``LedgerWriter.force``."""
         head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
-        self._insist_unbroken()
+        self._require_unbroken()
         if self._quorum.last_pushed >= 0:
             await force(self._pool, self._ledger_id, self._quorum.ensemble)
-        self._insist_unbroken()
+        self._require_unbroken()
         if head > self.last:
             if self._end.at is not None:
                 raise self._end.error or LedgerClosedError(f"ledger {self._ledger_id} was closed")
             self.last, self.length = head, length
         return head
 
-    def _insist_unbroken(self) -> None:
+    def _require_unbroken(self) -> None:
         """Refuse to force if a bookie may have lost an entry that it acknowledged.
 
         Java does not check this: a bookie that died with entries in memory and was started again

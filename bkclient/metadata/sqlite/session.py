@@ -190,7 +190,7 @@ class FileSession:
             started_at_s = self._times_s()
             with database.transaction(self._now_s, write=write) as rows:
                 if needs_cluster:
-                    self._insist_cluster(rows)
+                    self._require_cluster(rows)
                 session_id = self._live_session(rows, outcome)
                 for abandoned in self._abandoned if write else ():
                     rows.sessions.end(abandoned)
@@ -212,7 +212,7 @@ class FileSession:
         outcome.session_id = self._session_id
         return outcome
 
-    def _insist_cluster(self, rows: Rows) -> None:
+    def _require_cluster(self, rows: Rows) -> None:
         if rows.layout is None:
             raise NotInitializedError(f"{self._path}: there is no cluster in this file")
 

@@ -129,7 +129,7 @@ class TreeBookies(TreePart):
         try:
             names = await self._tree.children(path)
         except NoNodeError:
-            await self._insist_cluster()  # Without a cluster this is an error, not an empty list.
+            await self._require_cluster()  # Without a cluster this is an error, not an empty list.
             return frozenset()
         return frozenset(valid_bookies(path, names))
 

@@ -97,7 +97,7 @@ class TreePart:
         node = await self._tree.get_if_there(zk_paths.LAYOUT)
         return None if node is None else known_layout(node.value)
 
-    async def _insist_cluster(self) -> None:
+    async def _require_cluster(self) -> None:
         """Raise ``NotInitializedError`` without a layout node; the layout may be damaged."""
         if not await self._tree.exists(zk_paths.LAYOUT):
             layout_in_force(self._tree.uri, None, None)
@@ -110,7 +110,7 @@ class TreePart:
             else:
                 await self._tree.create(path, note)
         except NoNodeError as error:
-            await self._insist_cluster()
+            await self._require_cluster()
             raise AlreadySetError(f"{what} is enabled already") from error
         except NodeExistsError as error:
             raise AlreadySetError(f"{what} is disabled already") from error

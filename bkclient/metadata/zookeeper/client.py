@@ -78,10 +78,10 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
         header, data, offset = read_header(timeout_s)
         # Kazoo would use an answer to a login for any request.
         if header.xid == AUTH_XID and client._pending:  # noqa: SLF001
-            insist_first(header.xid)
+            require_first(header.xid)
         return header, data, offset
 
-    def insist_first(xid: int) -> None:
+    def require_first(xid: int) -> None:
         number = client._pending[0][2]  # noqa: SLF001
         if xid != number:
             raise dropped(f"an answer to request {xid} instead of {number}")
@@ -90,7 +90,7 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
         pending = client._pending  # noqa: SLF001
         if not pending:
             raise dropped("an answer to no request")
-        insist_first(header.xid)
+        require_first(header.xid)
         if header.err and header.err not in EXCEPTIONS:
             raise dropped(f"error {header.err}")
         if not header.err and isinstance(pending[0][0], GetChildren):

@@ -212,7 +212,7 @@ class KazooTree(Tree):
             ):
                 raise translated(self.uri, result) from result
 
-    async def _insist(
+    async def _ask_until_answered(
         self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str
     ) -> Any:
         """Send an idempotent request until its answer arrives, for up to two session time-outs."""
@@ -230,19 +230,21 @@ class KazooTree(Tree):
     async def _make_outside(self, full_path: str) -> None:
         acl = self._acl(open_to_all=False)
         try:
-            await self._insist("create", lambda kazoo: kazoo.create_async(full_path, acl=acl), "")
+            await self._ask_until_answered(
+                "create", lambda kazoo: kazoo.create_async(full_path, acl=acl), ""
+            )
         except NodeExistsError:
             return
 
     async def get(self, path: str) -> Node:
-        value, stat = await self._insist(
+        value, stat = await self._ask_until_answered(
             "get_data", lambda kazoo: kazoo.get_async(self._full(path)), path
         )
         return Node(value or b"", _stat(stat))
 
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
         watch = self._watches.add(path, fired, of_children=False)
-        stat = await self._insist(
+        stat = await self._ask_until_answered(
             "exists", lambda kazoo: kazoo.exists_async(self._full(path), watch), path
         )
         return None if stat is None else _stat(stat)
@@ -258,7 +260,7 @@ class KazooTree(Tree):
                 kazoo.sync_async(self._full(path))
             return kazoo.get_children_async(self._full(path), watch)
 
-        names: list[str] = await self._insist("get_children", ask, path)
+        names: list[str] = await self._ask_until_answered("get_children", ask, path)
         return names
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:

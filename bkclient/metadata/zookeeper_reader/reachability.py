@@ -63,7 +63,7 @@ def named(wrong: Mapping[Address, str]) -> str:
     return "; ".join(f"{host.decode()}:{port}: {words}" for (host, port), words in wrong.items())
 
 
-def insist_reachable(uri: str) -> None:
+def require_reachable(uri: str) -> None:
     """Raise an error if every server of a ZooKeeper URI refuses connections or has an unknown name.
 
     Ignores other URIs. One server that accepts, or does not answer, is enough.

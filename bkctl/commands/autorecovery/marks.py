@@ -50,7 +50,7 @@ def list_marked(
         session.emit_all(_detailed(session, found), LedgerRepairState)
     else:
         session.emit_all(found, Mark)
-    _insist_readable(damaged)
+    _require_readable(damaged)
     if why:
         session.reminds = session.reminds and _DISABLED not in why
         session.note(
@@ -110,7 +110,7 @@ def _detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerRepairS
     return session.iterate(repair_states, lacking)
 
 
-def _insist_readable(damaged: Sequence[LedgerId]) -> None:
+def _require_readable(damaged: Sequence[LedgerId]) -> None:
     """Report the marks that could not be listed.
 
     Raises:

@@ -330,8 +330,8 @@ def planned(
         raise UsageError("give each key only once")
     before = all_settings(admin)
     if admin.speaks_v2:
-        _insist_known(wanted, before)
-        _insist_changeable(wanted, before)
+        _require_known(wanted, before)
+        _require_changeable(wanted, before)
     return [
         ChangedSetting(
             bookie_id=bookie_id,
@@ -372,13 +372,13 @@ def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: 
     return f"the next restart of the bookie ends this change; to keep it, set in {where}:{lines}"
 
 
-def _insist_known(wanted: Mapping[str, str], known: Mapping[str, str]) -> None:
+def _require_known(wanted: Mapping[str, str], known: Mapping[str, str]) -> None:
     missing = [key for key in wanted if key not in known]
     if missing:
         raise admin_api.unknown_settings(missing, known)
 
 
-def _insist_changeable(wanted: Mapping[str, str], before: Mapping[str, str]) -> None:
+def _require_changeable(wanted: Mapping[str, str], before: Mapping[str, str]) -> None:
     from bookied.config import reload
     from bookied.config.bookie import BookieConfig
     from bookied.config.reload import ContradictionError, InvalidValueError, SettingsRefusedError

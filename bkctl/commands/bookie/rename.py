@@ -19,12 +19,12 @@ from bkclient.metadata.api import NEW, StoredLedger
 from bkclient.metadata.errors import CookieExistsError, CookieNotFoundError
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
-    insist_current,
     lock_existing,
     lock_or_make,
     refuse_registered,
     refuse_use,
     repeatable,
+    require_current,
     stamp,
     stopped_bookie,
 )
@@ -132,8 +132,8 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
         PartlyDoneError: some ledgers still list the old id.
     """
     bookie = stopped_bookie(session)
-    _insist_kind(bookie, kind)
-    insist_current(bookie.found)
+    _require_kind(bookie, kind)
+    require_current(bookie.found)
     begun = _begun(bookie)
     flip = begun or Flip(_id_in_files(bookie), bookie.bookie_id)
     if flip.old == flip.new:
@@ -203,7 +203,7 @@ def _begun(bookie: StoppedBookie) -> Flip | None:
     return flip
 
 
-def _insist_kind(bookie: StoppedBookie, kind: str | None) -> None:
+def _require_kind(bookie: StoppedBookie, kind: str | None) -> None:
     if kind is None:
         return
     if kind == "hostname" and not bookie.config.use_host_name:

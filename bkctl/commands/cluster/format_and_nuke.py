@@ -106,7 +106,7 @@ def format_cluster(
     file = _kept(session, found, backup_to) if found is not None and not no_backup else None
 
     async def work(store: MetadataStore) -> str:
-        await _insist_same(store, found)
+        await _require_same(store, found)
         return await store.format()
 
     made = session.cluster.with_store(work)
@@ -149,7 +149,7 @@ def metaformat(
     )
 
 
-def _insist_root(session: Session, root: str | None) -> None:
+def _require_root(session: Session, root: str | None) -> None:
     """Refuse if ``root`` is given and the service URI has another root.
 
     Raises:
@@ -174,7 +174,7 @@ def nuke(
         ConflictError: the cluster is not the one that was named or shown.
         ClusterInUseError: the root has nodes that do not belong to the cluster.
     """
-    _insist_root(session, root)
+    _require_root(session, root)
     found = session.cluster.with_store(read_contents)
     if found is None:
         session.emit(ClusterRemoved(session.uri, None, 0))
@@ -192,14 +192,14 @@ def nuke(
         _confirm(session, found, "Remove the cluster")
 
     async def work(store: MetadataStore) -> None:
-        await _insist_same(store, found)
+        await _require_same(store, found)
         await store.nuke()
 
     session.cluster.with_store(work)
     session.emit(ClusterRemoved(session.uri, found.instance_id, found.ledgers))
 
 
-async def _insist_same(store: MetadataStore, shown: MetadataContents | None) -> None:
+async def _require_same(store: MetadataStore, shown: MetadataContents | None) -> None:
     """Check that the cluster was not created, formatted or removed since it was shown.
 
     Raises:

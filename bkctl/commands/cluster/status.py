@@ -358,7 +358,7 @@ def test(
         keep=keep,
     )
     session.emit(found)
-    limits.insist(found)
+    limits.require(found)
 
 
 def _trial(v: ClusterCheck) -> str:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkctl.errors import file_errors
-from bkctl.output.atomic_file import insist_new, making_file
+from bkctl.output.atomic_file import making_file, require_new
 from bkctl.output.units import counted
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
@@ -83,7 +83,7 @@ def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) 
     tails = {f"log/{number}-{Path(one).name}": _tail(one, lines) for number, one in enumerate(logs)}
     environ = _environment(session)
     path = out or time.strftime("bkctl-debug-%Y%m%dT%H%M%S.tar.gz", time.gmtime())
-    insist_new(path)
+    require_new(path)
     if session.plans_only([f"write {path}"]):
         return
     found: dict[str, bytes] = {"system.json": _system()}

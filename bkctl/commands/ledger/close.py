@@ -50,7 +50,7 @@ class LedgerFenced:
 
 def fence(session: Session, words: Sequence[Any]) -> None:
     """Fence ledgers: no writer can add any more. The ledgers are not closed."""
-    ledger_ids.for_each_ledger(session, words, _fence, LedgerFenced, after=_insist_covered)
+    ledger_ids.for_each_ledger(session, words, _fence, LedgerFenced, after=_require_covered)
 
 
 def _fence(session: Session, ledger_id: LedgerId) -> Any:
@@ -63,7 +63,7 @@ def _fence(session: Session, ledger_id: LedgerId) -> Any:
     return session.call(_fence_ledger, ledger_id)
 
 
-def _insist_covered(fenced: Any) -> None:
+def _require_covered(fenced: Any) -> None:
     if not fenced.covered:
         raise PartlyDoneError(
             "not every write set is covered: a writer may still add",

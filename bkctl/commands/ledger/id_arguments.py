@@ -91,7 +91,7 @@ def for_each_ledger(
         return
     failures: list[str] = []
     session.emit_all(outcomes(session, ids, work, failures, after=after), kind)
-    insist_all(session, failures)
+    require_no_failures(session, failures)
 
 
 def outcomes(
@@ -113,7 +113,7 @@ def outcomes(
             session.warn(failures[-1])
 
 
-def insist_all(session: Session, failures: list[str]) -> None:
+def require_no_failures(session: Session, failures: list[str]) -> None:
     """Raise ``PartlyDoneError`` if there are failures."""
     session.about = ""
     if failures:

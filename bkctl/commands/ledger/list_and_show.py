@@ -186,7 +186,7 @@ def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
 def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
     from bkclient.admin.one_shot_adds import is_handed_over
-    from bkctl.commands.ledger.id_arguments import insist_all, outcomes
+    from bkctl.commands.ledger.id_arguments import outcomes, require_no_failures
 
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
         one = _details(session, LedgerId(ledger_ids[0]))
@@ -207,7 +207,7 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
             session.emit(one)
     else:
         session.emit_all(found, LedgerDetails)
-    insist_all(session, failures)
+    require_no_failures(session, failures)
 
 
 def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:

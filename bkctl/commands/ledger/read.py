@@ -99,7 +99,7 @@ def read(
         return
     copies = CopiesOfBookie(session, ledger_id, reading.metadata, bookie)
     _print(session, ledger_id, copies.entries(chosen.first, chosen.last), forms, out, None)
-    copies.insist_whole()
+    copies.require_whole()
 
 
 def _print(

@@ -94,7 +94,7 @@ def add(
 ) -> None:
     """Add entries to LEDGER_ID, one for each DATA; `-` reads stdin."""
     session.about = f"ledger {ledger_id}"
-    insist_given(data, path, f"bkctl ledger add {ledger_id}")
+    require_one_source(data, path, f"bkctl ledger add {ledger_id}")
     if session.dry_run:
         session.plan([f"add to ledger {ledger_id}, which {_why_it_can(session, ledger_id)}"])
         return
@@ -102,7 +102,7 @@ def add(
         session.emit(_add(session, ledger_id, source))
 
 
-def insist_given(data: Sequence[str], path: str | None, command: str) -> None:
+def require_one_source(data: Sequence[str], path: str | None, command: str) -> None:
     """Refuse if neither DATA nor a file is given, or both. ``command`` is for the hint.
 
     Raises:

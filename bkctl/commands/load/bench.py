@@ -306,7 +306,7 @@ def conclude(session: Session, found: BenchResult, limits: Thresholds, stop: Sto
                 f"too few for p99: {counted(found.requests, 'request')}"
                 f"{chunks if found.requests < found.entries else ''}"
             )
-        limits.insist(found)
+        limits.require(found)
     if stop.reason is not None:
         raise stop.reason
 

@@ -123,7 +123,7 @@ class BookieProcess:
         if before is None:
             write_private(self.conf, _text(lines))
         else:
-            self._insist_own(lines)
+            self._require_own_lines(lines)
         if given:
             self._undo = (self.conf, before)
         if given and before is not None:
@@ -132,7 +132,7 @@ class BookieProcess:
         self._is_stopping = False
         self._process = ChildProcess(command, self.log, env=_environment())
 
-    def _insist_own(self, lines: Mapping[str, str]) -> None:
+    def _require_own_lines(self, lines: Mapping[str, str]) -> None:
         found = read_properties(self.conf).entries
         for one in parse_properties(_text({key: lines[key] for key in _OWN})).entries.values():
             there = found.get(one.key)
@@ -149,7 +149,7 @@ class BookieProcess:
         """Keep the settings of this start for later starts."""
         self._undo = None
 
-    def insist_running(self) -> None:
+    def require_running(self) -> None:
         """Raise if the started bookie has ended.
 
         Raises:

@@ -155,7 +155,7 @@ class LocalCluster:
         initialize()
         self.drop_removed(known)
         wanted = self._without_decommissioned(known(), report)
-        _await_gone(registered, wanted, self.insist_on_zookeeper, report)
+        _await_gone(registered, wanted, self.require_zookeeper, report)
         report(f"starting {counted(len(wanted), 'bookie')}")
         failed: list[BookKeeperError] = []
         settings = self._bookie_settings()
@@ -238,8 +238,8 @@ class LocalCluster:
         missing = running = list(wanted)
         reported = 0
         while missing:
-            running = [one for one in running if self._succeeds(one.insist_running, failed)]
-            self.insist_on_zookeeper()
+            running = [one for one in running if self._succeeds(one.require_running, failed)]
+            self.require_zookeeper()
             if time.monotonic() > deadline_s:
                 raise LocalStartError(
                     f"{missing[0].bookie_id} is not up after {START_S_MAX:.0f} s; "
@@ -295,7 +295,7 @@ class LocalCluster:
             LocalStartError: the bookie did not start.
         """
         bookie = self._bookies[number - 1]
-        _await_gone(registered, [bookie], self.insist_on_zookeeper, lambda _: None)
+        _await_gone(registered, [bookie], self.require_zookeeper, lambda _: None)
         bookie.start(self._bookie_settings())
         failed: list[BookKeeperError] = []
         self._wait(registered, [bookie], failed)
@@ -304,14 +304,14 @@ class LocalCluster:
 
     # While it runs ------------------------------------------------------------------------------
 
-    def insist_on_zookeeper(self) -> None:
+    def require_zookeeper(self) -> None:
         """Raise if the cluster's own ZooKeeper has ended.
 
         Raises:
             ZooKeeperEndedError: it has ended; the cluster cannot work without it.
         """
         again = f"bkctl local {len(self._bookies)} --zookeeper --dir {self.directory.path}"
-        self._metadata.insist_running("" if self.directory.is_temporary else again)
+        self._metadata.require_running("" if self.directory.is_temporary else again)
 
     def newly_ended(self) -> Iterator[tuple[str, int, Path]]:
         """Yield id, exit status and log of bookies that ended by themselves since the last call."""
@@ -345,7 +345,7 @@ class LocalCluster:
 def _await_gone(
     registered: Callable[[], frozenset[str]],
     bookies: Sequence[BookieProcess],
-    insist_on_zookeeper: Callable[[], None],
+    require_zookeeper: Callable[[], None],
     report: Callable[[str], None],
 ) -> None:
     """Wait until none of the bookies is registered: a killed bookie stays registered for a while.
@@ -359,7 +359,7 @@ def _await_gone(
     report("waiting until the registrations from before a crash have ended")
     deadline_s = time.monotonic() + _GONE_S_MAX
     while left := ids & registered():
-        insist_on_zookeeper()
+        require_zookeeper()
         if time.monotonic() > deadline_s:
             raise LocalStartError(f"{min(left)} is registered by another process")
         time.sleep(_POLL_S)

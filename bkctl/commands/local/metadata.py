@@ -69,7 +69,7 @@ class LocalMetadataService:
             self._server.stop()
             self._server = None
 
-    def insist_running(self, start_line: str) -> None:
+    def require_running(self, start_line: str) -> None:
         """Raise if the cluster's own ZooKeeper has ended.
 
         ``start_line`` starts the cluster again; empty if its directory is temporary.

@@ -312,7 +312,7 @@ def _watch(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -
     while True:
         time.sleep(_POLL_EVERY_S)
         try:
-            cluster.insist_on_zookeeper()
+            cluster.require_zookeeper()
         except ZooKeeperEndedError as error:
             session.warn(f"{error}; stopping the bookies")  # Warn first: the stop may take a while.
             raise

@@ -93,7 +93,7 @@ def stop(session: Session, directory: Path) -> None:
         _refuse_started_by_hand(found)
         session.note(f"no cluster runs in {directory}")
         return
-    pid = insist_owner(directory)
+    pid = require_owner(directory)
     if session.plans_only([f"stop process {pid} with its bookies"]):
         return
     session.note(f"stopping the cluster in {directory}")
@@ -173,7 +173,7 @@ def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary
     return LocalSummary(known.uri, str(directory.absolute()), tuple(present))
 
 
-def insist_owner(root: Path) -> int:
+def require_owner(root: Path) -> int:
     """Return the process that has locked a directory.
 
     Raises:
@@ -302,7 +302,7 @@ def add_bookies(session: Session, directory: Path, bookies: int, racks: int | No
         home = bookie_directory(directory, number)
         make_own(home)
         write_private(home / START_REQUEST, "")
-    owner = insist_owner(directory)
+    owner = require_owner(directory)
     wait_until(
         lambda: len(read(directory).bookies) >= bookies,
         f"process {owner}, which runs the cluster, adds no bookie",
@@ -370,7 +370,7 @@ def stop_bookie(
         session.note(f"bookie {bookie_id} does not run")
         return
     home = Path(one.directory)
-    pid = insist_owner(locked_root(home) or home / "ledgers") if one.pid is None else one.pid
+    pid = require_owner(locked_root(home) or home / "ledgers") if one.pid is None else one.pid
     if session.plans_only([f"stop process {pid}, bookie {bookie_id}"]):
         return
     (home / START_REQUEST).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogWriter, Position
 from bkclient.log.errors import LogError
-from bkctl.commands.ledger.write import EntrySource, given_source, insist_given
+from bkctl.commands.ledger.write import EntrySource, given_source, require_one_source
 from bkctl.commands.log.columns import LogAppended
 from bkctl.output.units import counted
 from bkctl.session.session import Session
@@ -30,7 +30,7 @@ def append(
 ) -> None:
     """Append entries to the log NAME, one for each DATA; `-` reads stdin."""
     session.about = f"log {name}"
-    insist_given(data, path, f"bkctl log append {name}")
+    require_one_source(data, path, f"bkctl log append {name}")
     if session.dry_run:
         session.plan(_plan_append(session, name, seal=seal))
         return

@@ -25,7 +25,7 @@ from bkctl.commands.topic.arrow_columns import plain, record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.columns import TopicExported, TopicMessageRow
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.output.atomic_file import insist_new, making_file
+from bkctl.output.atomic_file import making_file, require_new
 from bkctl.session.session import Session
 
 _FOR_PROGRAMS: Final = frozenset({"json", "jsonl", "yaml", "csv"})
@@ -152,7 +152,7 @@ def export(
             "exporting needs pyarrow", next_step="pip install 'bkctl[spark,pulsar]'"
         ) from error
     session.about = f"topic {name}"
-    insist_new(path)
+    require_new(path)
     if session.plans_only([f"write the messages of topic {name} to {path}"]):
         return
     schema = topic_schema(time_unit="ms")

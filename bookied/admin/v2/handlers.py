@@ -364,7 +364,7 @@ async def recover(control: Control, _asked: HttpRequest, wanted: Recover) -> val
     """Start a job that copies the replicas of a bookie to others."""
     bookie_id = _bookie_id(wanted.bookie_id)
     if wanted.delete_cookie:
-        await control.repairs.insist_gone(bookie_id)
+        await control.repairs.require_gone(bookie_id)
     return _job(
         control.repairs.recover(
             bookie_id, skip_open=wanted.skip_open, delete_cookie=wanted.delete_cookie
@@ -375,7 +375,7 @@ async def recover(control: Control, _asked: HttpRequest, wanted: Recover) -> val
 async def decommission(control: Control, _asked: HttpRequest, wanted: Decommission) -> values.Job:
     """Start a job that takes a stopped bookie out; the cluster's workers copy its replicas."""
     bookie_id = _bookie_id(wanted.bookie_id)
-    await control.repairs.insist_gone(bookie_id)
+    await control.repairs.require_gone(bookie_id)
     return _job(control.repairs.decommission(bookie_id, keep_cookie=wanted.keep_cookie))
 
 

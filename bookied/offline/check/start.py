@@ -31,13 +31,13 @@ from bookied.storage.journal import reader as journals
 from bookied.storage.journal.crash_or_damage import (
     blank_ends,
     check_end,
-    insist_own,
     is_boundary,
     journals_to_replay,
+    require_own_journals,
     trusted_mark,
 )
 from bookied.storage.journal.mark import START, LastMark
-from bookied.storage.storages import SAMPLES_MAX, insist_logs, insist_places
+from bookied.storage.storages import SAMPLES_MAX, require_own_ledgers, require_own_logs
 from wire.errors import FormatError
 from wire.records.cookie import Cookie, decode_cookie
 
@@ -99,13 +99,13 @@ def _check_place(shard: Shard, number: int, count: int) -> Iterator[DiskFinding]
     root, index = shard.ledger_dirs[0].parent, shard.index
     try:
         ids = index.ledger_ids()
-        insist_places(ids, root, number, count)
+        require_own_ledgers(ids, root, number, count)
         places = (
             (location, ledger_id, entry_id)
             for ledger_id in ids[: -SAMPLES_MAX - 1 : -1]
             for entry_id, location in islice(entries_of(index, ledger_id), 1)
         )
-        insist_logs(places, shard.reader.check, root, number, count)
+        require_own_logs(places, shard.reader.check, root, number, count)
     except LedgerPlaceError as error:
         yield DiskFinding(Severity.PROBLEM, "ledger-place", str(error), root, fix=EXCHANGE_FIX)
     except (CorruptError, OSError):
@@ -294,7 +294,7 @@ def _check_gaps(bookie: OfflineBookie, number: int, bookie_id: str) -> Iterator[
             yield from_error(error, fix=fix)
     try:
         count = len(bookie.found.journal_dirs)
-        insist_own(bookie.files, directory, mark, number, count)
+        require_own_journals(bookie.files, directory, mark, number, count)
     except JournalMissingError as error:
         yield from_error(error, fix=fix)
 

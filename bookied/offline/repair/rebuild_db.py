@@ -32,7 +32,7 @@ from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
 from bookied.storage.index.rocks import format as layout
 from bookied.storage.journal.format import journal_id
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.storages import insist_places
+from bookied.storage.storages import require_own_ledgers
 from wire.errors import BookKeeperError
 
 TEMPORARY: Final = ".TEMP-"
@@ -116,7 +116,7 @@ class RebuildDb:
         wanted = []
         for number, (_ledger_dir, index_dir) in enumerate(pairs):
             wanted.append(set(self._stored_ledgers(index_dir)))
-            insist_places(wanted[-1], index_dir.parent, number, len(pairs))
+            require_own_ledgers(wanted[-1], index_dir.parent, number, len(pairs))
         rescan = Rescan(self.files, self.progress)
         is_asked = not (self.dry_run or are_ledgers_rebuilt)
         journalled = _before_marks(rescan, self.found) if is_asked else JournalTail()
@@ -233,7 +233,7 @@ class RebuildDb:
         pairs = self.found.pairs()
         for number, (ledger_dir, index_dir) in enumerate(pairs):
             stored = self._old_ledgers(Rescan(self.files), index_dir)
-            insist_places(stored, ledger_dir.parent, number, len(pairs))
+            require_own_ledgers(stored, ledger_dir.parent, number, len(pairs))
         rescan = Rescan(self.files, self.progress)
         journalled = self._journalled(rescan)
         damaged = tuple(rescan.damaged)

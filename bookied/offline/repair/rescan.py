@@ -88,7 +88,7 @@ class Rescan:
                         self._note_hidden(record, path)
                     yield record
                 if self.index is None:
-                    scan.insist_complete()
+                    scan.require_complete()
             finally:
                 self.read_up_to[log_id] = scan.end
                 if isinstance(records, LogRecords):

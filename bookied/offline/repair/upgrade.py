@@ -79,7 +79,7 @@ class BookieRoots:
             for path in (*layout.upgrading, *layout.rolled_back):
                 remove_tree(self.files, path)
 
-    def insist_stored(self, stored: Versioned[bytes] | None) -> Cookie | None:
+    def require_stored(self, stored: Versioned[bytes] | None) -> Cookie | None:
         """Return the stored cookie.
 
         Raises:
@@ -92,10 +92,10 @@ class BookieRoots:
             cookie = decode_cookie(stored.value)
         except FormatError as error:
             raise UpgradeRefusedError(f"{place} cannot be read: {error}") from error
-        self.insist_cookie(place, cookie)
+        self.require_cookie(place, cookie)
         return cookie
 
-    def insist_cookie(self, place: str, cookie: Cookie) -> None:
+    def require_cookie(self, place: str, cookie: Cookie) -> None:
         """Refuse a cookie of another bookie.
 
         Accept one without a cluster, which the upgrade adds.
@@ -183,11 +183,11 @@ class LayoutUpgrade:
                 "a rollback has begun here and has not ended: finish it with --rollback first"
             )
         for root in roots:
-            self._insist_upgradable(root, is_upgrading=is_upgrading, allow_empty=allow_empty)
-        self.roots.insist_stored(self.roots.stored.read())
+            self._require_upgradable(root, is_upgrading=is_upgrading, allow_empty=allow_empty)
+        self.roots.require_stored(self.roots.stored.read())
         return roots
 
-    def _insist_upgradable(
+    def _require_upgradable(
         self, root: RootLayout, *, is_upgrading: bool, allow_empty: bool
     ) -> None:
         if root.state is RootState.EMPTY:
@@ -216,7 +216,7 @@ class LayoutUpgrade:
                 raise UpgradeRefusedError(
                     f"{root.current} has no {VERSION}: it is not a bookie's directory"
                 )
-            self.roots.insist_cookie(str(root.current / VERSION), root.cookie)
+            self.roots.require_cookie(str(root.current / VERSION), root.cookie)
             if (
                 is_upgrading
                 and root.state is RootState.CURRENT
@@ -240,7 +240,7 @@ class LayoutUpgrade:
         )
 
     def _must_store(self, roots: Sequence[RootLayout]) -> bool:
-        cookie = self.roots.insist_stored(self.roots.stored.read())
+        cookie = self.roots.require_stored(self.roots.stored.read())
         if cookie is None:
             # A bookie without old data and stored cookie was decommissioned, or is new.
             return is_any_old(roots)
@@ -320,7 +320,7 @@ class Rollback:
         """
         roots = self._reversible()
         stored = self.roots.stored.read()
-        self.roots.insist_stored(stored)
+        self.roots.require_stored(stored)
         for root in roots:
             if root.state is not RootState.OLD:
                 forget(self.roots.files, self.roots.found, root.root)

@@ -54,7 +54,7 @@ class TlsUpgrade:
         self._was_asked = False
         self._timer: IDelayedCall | None = clock.callLater(HANDSHAKE_S, self._expire)
 
-    def insist_allowed(self, request: Request) -> None:
+    def require_allowed(self, request: Request) -> None:
         """Allow one AUTH without TLS after START_TLS.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from bookied.server.rules.deleted_ledgers import FencedDeletions
-from bookied.server.rules.fencing import Fences, insist_not_fenced
+from bookied.server.rules.fencing import Fences, require_not_fenced
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.master_keys import LedgerWrites
 from bookied.server.rules.metadata_fence_check import FenceCheck, FenceState
@@ -90,7 +90,7 @@ class Adds:
         if was_deleted:
             self._fences.fence(state, lambda: None)  # The journal gets the fence before the entry.
         if not recovery:
-            insist_not_fenced(state)
+            require_not_fenced(state)
         if state.doubt is not None:
             raise state.doubt  # The entry would hide the damage.
         check = self.fence_check

@@ -13,7 +13,7 @@ from typing import Final, cast
 import attrs
 
 from bookied.server.rules.answer_from_disk import Answer, DiskRead
-from bookied.server.rules.limbo import insist_sure, no_entry
+from bookied.server.rules.limbo import no_entry, require_no_limbo
 from bookied.storage.entrylog.entry_rows import ROW_BYTES_MAX, EntryRows, row_of
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.reads import NeedsDisk
@@ -269,7 +269,7 @@ def actual_entry_id(state: CachedLedger, entry_id: EntryId) -> EntryId:
         return entry_id
     if entry_id != NO_ENTRY:
         raise BadRequestError(f"read of entry {entry_id}")
-    insist_sure(state)
+    require_no_limbo(state)
     if state.last_entry < 0:
         raise NoSuchEntryError(f"ledger {state.ledger_id} is empty")
     return EntryId(state.last_entry)

@@ -74,7 +74,7 @@ class Fences:
             fenced()
 
 
-def insist_not_fenced(state: CachedLedger) -> None:
+def require_not_fenced(state: CachedLedger) -> None:
     """Refuse an ordinary add to a fenced ledger.
 
     Raises:

@@ -22,7 +22,7 @@ def no_entry(state: CachedLedger, entry_id: int) -> BookKeeperError:
     return state.doubt or NoSuchEntryError(f"entry {entry_id} of ledger {state.ledger_id}")
 
 
-def insist_sure(state: CachedLedger) -> None:
+def require_no_limbo(state: CachedLedger) -> None:
     """Refuse a request whose answer could be wrong after a loss: clients trust "no such entry".
 
     Raises:

@@ -13,7 +13,7 @@ import attrs
 from bookied.server.rules.answer_from_disk import Answer, DiskRead
 from bookied.server.rules.entry_and_batch_reads import EntryReads
 from bookied.server.rules.fencing import Fences
-from bookied.server.rules.limbo import in_limbo, insist_sure
+from bookied.server.rules.limbo import in_limbo, require_no_limbo
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.stats.metrics import RequestStats
@@ -89,7 +89,7 @@ class ReadRules:
         if request.flags & ReadFlag.PIGGYBACK and request.entry_id != NO_ENTRY:
             raise BadRequestError("the entry to piggyback is chosen by the bookie")
         state = self._reads.ledger(request.ledger_id)
-        insist_sure(state)
+        require_no_limbo(state)
 
         if request.timeout_ms is None or state.lac > previous_lac:
             self._answer_poll(asked, previous_lac, None)
@@ -125,7 +125,7 @@ class ReadRules:
             return self._read_entry(asked, with_lac=True)
         ledger_id, entry_id = asked.request.ledger_id, EntryId(previous_lac + 1)
         state = self._reads.ledger(ledger_id)
-        insist_sure(state)
+        require_no_limbo(state)
         max_lac = state.lac
         without = ReadResponse(ReturnCode.EOK, ledger_id, NO_ENTRY, max_lac=max_lac)
         if max_lac <= previous_lac:
@@ -160,14 +160,14 @@ class ReadRules:
         elif state.explicit_lac is not None:
             asked.respond(found(state, None))
         else:
-            insist_sure(state)
+            require_no_limbo(state)
             raise NoSuchEntryError(f"ledger {ledger_id} has neither explicit LAC nor entry")
 
     def list_entries(self, asked: PendingRequest[ListEntriesRequest]) -> None:
         """Answer with the ids of the ledger's entries on this bookie."""
         ledger_id = asked.request.ledger_id
         state = self._reads.ledger(ledger_id)
-        insist_sure(state)
+        require_no_limbo(state)
 
         asked.respond(_EntryList(self._storages, asked, state).go_on())
 
@@ -210,7 +210,7 @@ class _EntryList:
         ledger_id = LedgerId(state.ledger_id)
         if self._storages.of(ledger_id).ledgers.lookup(ledger_id) is not state:
             raise NoSuchLedgerError(f"ledger {ledger_id}")  # The ledger was deleted meanwhile.
-        insist_sure(state)
+        require_no_limbo(state)
         if availability is None:
             return self.go_on()
         return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)

@@ -230,7 +230,7 @@ class LogScan:
         if ledger_id != layout.NO_LEDGER:
             raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
 
-    def insist_complete(self) -> None:
+    def require_complete(self) -> None:
         """Check, after the last entry, that no byte after it can be an entry.
 
         A crash leaves a record cut off, or zeros, and no ledgers map. Other bytes after the end

@@ -62,10 +62,10 @@ class LogUsage:
 class ScanChecks(Protocol):
     """Checks that a scan of a log has not skipped entries of the index."""
 
-    def insist_sizes(self, scan: LogScan, piece: LogPiece) -> None:
+    def require_sizes(self, scan: LogScan, piece: LogPiece) -> None:
         """Check that no record of a piece hides others."""
 
-    def insist_complete(self, scan: LogScan) -> None:
+    def require_complete(self, scan: LogScan) -> None:
         """Check, after the last entry, that no entry follows it."""
 
 
@@ -97,12 +97,12 @@ def _scanned(
             for ledger_id, _, _, begin, stop in piece.rows:
                 sizes[ledger_id] = sizes.get(ledger_id, 0) + stop - begin
             if checks is not None:
-                checks.insist_sizes(scan, piece)
+                checks.require_sizes(scan, piece)
             step_bytes += piece.size_bytes
             if step_bytes >= STEP_BYTES:
                 step_bytes = 0
                 yield None
-        scan.insist_complete() if checks is None else checks.insist_complete(scan)
+        scan.require_complete() if checks is None else checks.require_complete(scan)
         yield LogUsage.of(log_id, sizes, is_mapped=False)
 
 

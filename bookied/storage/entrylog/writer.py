@@ -289,7 +289,7 @@ class EntryLogWriter:
         """
         moves = self.moves if moves is None else moves
         with self._io:
-            self._insist_usable()
+            self._require_usable()
             for _ in range(len(self._commands)):
                 self._step()
             file, until = self.file.open_file, self.file.readable_until
@@ -302,7 +302,7 @@ class EntryLogWriter:
             self._failures.guard(partial(self.file.sync_beside, file), self.file.path, _nowhere)
         assert self.file.readable_until >= until
 
-    def _insist_usable(self) -> None:
+    def _require_usable(self) -> None:
         """Raise after a failure: another sync might succeed, and save nothing."""
         if self.failure is not None:
             raise self.failure
@@ -310,7 +310,7 @@ class EntryLogWriter:
             raise _no_space("records wait to be taken to another log")
 
     def _step(self) -> bool:
-        self._insist_usable()
+        self._require_usable()
         if not self._commands:
             return False
         command, guard = self._commands[0], self._failures.guard

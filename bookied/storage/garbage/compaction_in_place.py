@@ -87,7 +87,7 @@ class InPlaceCompaction:
                 if len(moves) >= self._outstanding_max:
                     settled, moves, samples = (moves, samples), [], []
                     await self._settle(*settled)
-            await pace.blocking(records.insist_complete)
+            await pace.blocking(records.require_complete)
         except (BookKeeperError, OSError):
             # Without this, the next compaction would make the same copies again.
             await self._settle(moves, samples)

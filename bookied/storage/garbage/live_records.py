@@ -46,7 +46,7 @@ class RecordBatch:
 
 
 class LiveRecords:
-    """The live records of one log: ``read`` all, then ``insist_complete``, then ``close``."""
+    """The live records of one log: ``read`` all, then ``require_complete``, then ``close``."""
 
     def __init__(self, files: Files, path: Path, index: Relocation) -> None:
         """Open the log.
@@ -83,13 +83,13 @@ class LiveRecords:
             )
             if piece is None:
                 break
-            self._index.insist_sizes(self._scan, piece)
+            self._index.require_sizes(self._scan, piece)
             parts.add(piece, self._index.still_at([row[:3] for row in piece.rows], self._sure))
             records += len(piece.rows)
             size_bytes += piece.size_bytes
         return parts.join() if records else None
 
-    def insist_complete(self) -> None:
+    def require_complete(self) -> None:
         """Check that the complete log was read.
 
         Raises:
@@ -97,7 +97,7 @@ class LiveRecords:
             CorruptError: an index is damaged. So for ``OSError``.
         """
         with lost_is_damaged(self._path, EntryLogRecordError):
-            self._index.insist_complete(self._scan)
+            self._index.require_complete(self._scan)
 
     def close(self) -> None:
         """Close the file."""
@@ -179,7 +179,7 @@ class WrittenRecords:
         else:
             self.moves = None
 
-    def insist_stored(self, files: Files, path: Path) -> None:
+    def require_stored(self, files: Files, path: Path) -> None:
         """Check that the log at ``path`` has all noted records. Blocks.
 
         Raises:

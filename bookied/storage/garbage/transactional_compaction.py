@@ -124,7 +124,7 @@ class TransactionalCompaction:
                 if batch.places:
                     await pace.copying(len(batch.places), len(batch.blob))
                 batch = await read_slice(pace, records, partial(writer.append, batch))
-            await pace.blocking(records.insist_complete)
+            await pace.blocking(records.require_complete)
         if writer.copied.entries:
             await pace.blocking(writer.finish)
 
@@ -135,14 +135,14 @@ class TransactionalCompaction:
         pace = self._pace
         await pace.blocking(partial(_make_available, self._files, todo))
         if written is not None:
-            await pace.blocking(partial(written.insist_stored, self._files, todo.final))
+            await pace.blocking(partial(written.require_stored, self._files, todo.final))
         if written is not None and written.moves is not None:
             for moves in written.moves.pieces(self._outstanding_max):
                 await self._switch(moves)
         else:
             await self._switch_scanned(todo, is_ours=written is not None or source is None)
         if source is not None and written is None:
-            await self._insist_unused(source)
+            await self._require_unused(source)
         await pace.blocking(partial(_remove, self._files, todo.compacted))
         if source is not None:
             await pace.blocking(partial(self._storage.logs.remove, source))
@@ -163,7 +163,7 @@ class TransactionalCompaction:
                 if len(moves) >= self._outstanding_max:
                     await self._switch(moves)
                     moves = []
-            await pace.blocking(scan.insist_complete)
+            await pace.blocking(scan.require_complete)
         await self._switch(moves)
 
     def _moves(
@@ -222,7 +222,7 @@ class TransactionalCompaction:
         paths = [directory / name for directory in self._storage.directories.all]
         return next((path for path in paths if self._files.exists(path)), None)
 
-    async def _insist_unused(self, source: Path) -> None:
+    async def _require_unused(self, source: Path) -> None:
         """Check that the index points at no record of a log.
 
         Raises:
@@ -238,7 +238,7 @@ class TransactionalCompaction:
                     ledger_id, entry_id, place, _ = batch.places[0]
                     message = f"entry {entry_id} of ledger {ledger_id} is not in the compacted log"
                     raise EntryLogRecordError(source, place & 0xFFFFFFFF, message)
-            await self._pace.blocking(records.insist_complete)
+            await self._pace.blocking(records.require_complete)
 
 
 class _TargetWriter:

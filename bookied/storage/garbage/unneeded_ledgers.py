@@ -81,15 +81,15 @@ class LedgerGarbage:
             BookKeeperError: the metadata cannot be read.
         """
         session_id = self._store.session_id
-        await self._insist_ours()
+        await self._require_own_cluster()
         await self._release_left_over()
         unlisted = await self._unlisted(sorted(local))
         missing = [one for one in unlisted if await self._is_gone(one)]
-        await self._insist_ours()
-        self._insist_session(session_id)
+        await self._require_own_cluster()
+        self._require_session(session_id)
         return missing
 
-    async def _insist_ours(self) -> None:
+    async def _require_own_cluster(self) -> None:
         """Check that this is the cluster that the bookie joined, with the bookie's cookie."""
         await self._paced()
         found, expected = await self._store.instance_id(), self._membership.instance_id
@@ -107,7 +107,7 @@ class LedgerGarbage:
                 " nothing is deleted"
             ) from error
 
-    def _insist_session(self, session_id: int) -> None:
+    def _require_session(self, session_id: int) -> None:
         if not session_id or session_id != self._store.session_id:
             raise CollectionAbortedError("the metadata session was lost meanwhile")
 
@@ -154,7 +154,7 @@ class LedgerGarbage:
             CollectionAbortedError: as ``gone``.
             BookKeeperError: the metadata cannot be read.
         """
-        await self._insist_ours()
+        await self._require_own_cluster()
         await self._release_left_over()
         todo = iter([LedgerId(one) for one in local])
         errors: list[Exception] = []
@@ -197,7 +197,7 @@ class LedgerGarbage:
             return
         try:
             if await self._is_in_excess(ledger_id):
-                self._insist_session(session_id)
+                self._require_session(session_id)
                 await drop(ledger_id)
         except CancelledError:
             raise  # The end of the session releases the lock.

@@ -61,7 +61,9 @@ def journals_to_replay(
     return ids
 
 
-def insist_own(files: Files, directory: Path, mark: LastMark, number: int, count: int) -> None:
+def require_own_journals(
+    files: Files, directory: Path, mark: LastMark, number: int, count: int
+) -> None:
     """Check that journals from the mark on have records of the ledgers of their directory.
 
     Journals of another directory may have the same ids. Their mark could skip records.

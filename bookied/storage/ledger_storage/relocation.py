@@ -63,7 +63,7 @@ class Relocation:
         sure = set() if sure is None else sure
         ledger_ids = {place[0] for place in places}
         for ledger_id in ledger_ids - sure:
-            self._insist_sure(ledger_id)
+            self._require_no_doubt(ledger_id)
             sure.add(ledger_id)
         stored = {ledger_id for ledger_id in ledger_ids if ledger_id in self._index}
         if not stored:
@@ -79,7 +79,7 @@ class Relocation:
                 self._logs.check(now, ledger_id, entry_id)
         return still
 
-    def insist_complete(self, scan: LogScan) -> None:
+    def require_complete(self, scan: LogScan) -> None:
         """Check, after the last entry of a log, that no entry follows it.
 
         Blocks; any thread.
@@ -88,10 +88,10 @@ class Relocation:
             EntryLogRecordError: other bytes follow, or the index has an entry there.
             CorruptError: an index is damaged. So for ``OSError``.
         """
-        scan.insist_complete()
-        self._insist_none_alive(scan, scan.heads_behind())
+        scan.require_complete()
+        self._require_none_alive(scan, scan.heads_behind())
 
-    def insist_sizes(self, scan: LogScan, piece: LogPiece) -> None:
+    def require_sizes(self, scan: LogScan, piece: LogPiece) -> None:
         """Check that no record of a piece hides others because its length is damaged.
 
         Blocks; any thread.
@@ -100,16 +100,16 @@ class Relocation:
             EntryLogRecordError: the index has an entry inside a record.
             CorruptError: an index is damaged. So for ``OSError``.
         """
-        self._insist_none_alive(scan, piece.heads_within())
+        self._require_none_alive(scan, piece.heads_within())
 
-    def _insist_none_alive(self, scan: LogScan, heads: Iterable[tuple[int, int, int]]) -> None:
+    def _require_none_alive(self, scan: LogScan, heads: Iterable[tuple[int, int, int]]) -> None:
         known = (place for place in heads if place[0] in self._index)
         while places := list(islice(known, 1000)):
             if any(self.still_at(places, are_records=False)):
                 message = "a damaged length hides entries of the index"
                 raise EntryLogRecordError(scan.path, scan.end, message)
 
-    def _insist_sure(self, ledger_id: int) -> None:
+    def _require_no_doubt(self, ledger_id: int) -> None:
         """Raise if a ledger's index is in doubt: a record that it lacks may be the last copy."""
         stored = self._index.load(ledger_id)
         if stored is not None and stored.doubt is not None:
@@ -155,9 +155,9 @@ class Relocation:
         since, self._copying_since = self._copying_since, None
         self._log.hand_over()
         await run_blocking(partial(self._log.sync, since))
-        await run_blocking(partial(self._insist_copied, samples))
+        await run_blocking(partial(self._require_copied, samples))
 
-    def _insist_copied(self, samples: Sequence[tuple[int, int, int]]) -> None:
+    def _require_copied(self, samples: Sequence[tuple[int, int, int]]) -> None:
         for sample in samples:
             try:
                 self._logs.check(*sample)

@@ -13,10 +13,10 @@ from bkclient.log import Position
 from bkclient.log.record import LogRecord
 from wire.ids import LedgerId
 
-Insist = Callable[[str, object, str], None]
+Require = Callable[[str, object, str], None]
 
 
-def insist(name: str, holds: object, what: str) -> None:
+def require(name: str, holds: object, what: str) -> None:
     """Raise unless it holds."""
     assert holds, f"{name}: {what}"
 
@@ -62,16 +62,16 @@ class LogPromises:
     Args:
         record: returns the log's record as it is stored now.
         is_closed: returns whether a ledger is closed by its metadata; None where that is gone.
-        insist: takes the name of an invariant, whether it holds, and what is the matter.
+        require: takes the name of an invariant, whether it holds, and what is the matter.
     """
 
     def __init__(
         self,
         record: Callable[[], LogRecord],
         is_closed: Callable[[LedgerId], bool | None],
-        insist: Insist = insist,
+        require: Require = require,
     ) -> None:
-        self._record, self._is_closed, self._insist = record, is_closed, insist
+        self._record, self._is_closed, self._require = record, is_closed, require
         self.acks: list[Ack] = []
         self.sent: set[bytes] = set()
         self.read: list[list[tuple[Position, bytes]]] = []
@@ -90,7 +90,7 @@ class LogPromises:
             position.index in record
             and record.ledger(position.index).ledger_id == position.ledger_id
         )
-        self._insist("G3", is_listed, f"{ack}: its ledger is not listed")
+        self._require("G3", is_listed, f"{ack}: its ledger is not listed")
         self._check_fixed(record, position)
         self.acks.append(ack)
 
@@ -103,15 +103,15 @@ class LogPromises:
         position = ack.position
         first, last = self._terms.get(ack.writer, (position, None))
         in_order = last is None or position > last
-        self._insist("G6", in_order, f"{position} is acknowledged after {last}")
+        self._require("G6", in_order, f"{position} is acknowledged after {last}")
         self._terms[ack.writer] = first, position
         for writer, (begin, end) in self._terms.items():
             if writer != ack.writer and end is not None:
                 apart = position < begin or first > end
-                self._insist("G5", apart, f"{ack} among the entries of writer {writer}")
+                self._require("G5", apart, f"{ack} among the entries of writer {writer}")
                 if position < begin and position.ledger_id is not None:
                     is_fixed = self._is_closed(position.ledger_id) is not False
-                    self._insist("G5", is_fixed, f"{ack} after writer {writer} has taken over")
+                    self._require("G5", is_fixed, f"{ack} after writer {writer} has taken over")
 
     def latest(self, seen: list[tuple[Position, bytes]]) -> Latest:
         """Take that a reader has been opened at the latest entry."""
@@ -131,43 +131,43 @@ class LogPromises:
         if position.index - 1 in record:
             ledger_id = record.ledger(position.index - 1).ledger_id
             is_fixed = self._is_closed(ledger_id) is not False
-            self._insist("G6", is_fixed, f"{position} is told of, and {ledger_id} is open")
+            self._require("G6", is_fixed, f"{position} is told of, and {ledger_id} is open")
 
     def check_record(self) -> None:
         """Look at the record, and at what it lists."""
         record = self._record()
         what = f"{record.trimmed} ledgers are trimmed, {self.trim_asked} were to be"
-        self._insist("G7", record.trimmed <= self.trim_asked, what)
+        self._require("G7", record.trimmed <= self.trim_asked, what)
         listed = {ledger.ledger_id for ledger in record.ledgers}
         for ledger_id in self._listed - listed:
             is_open = self._is_closed(ledger_id) is False
-            self._insist("G7", not is_open, f"ledger {ledger_id} is open, and is trimmed")
+            self._require("G7", not is_open, f"ledger {ledger_id} is open, and is trimmed")
         self._listed = listed
         for ledger in record.ledgers:
             is_there = self._is_closed(ledger.ledger_id) is not None
-            self._insist("G3", is_there, f"ledger {ledger.ledger_id} is listed, and is gone")
+            self._require("G3", is_there, f"ledger {ledger.ledger_id} is listed, and is gone")
         for ledger in record.ledgers[:-2]:
-            self._insist("G4", self._is_closed(ledger.ledger_id), f"{ledger} is open")
+            self._require("G4", self._is_closed(ledger.ledger_id), f"{ledger} is open")
 
     def check_final(self, final: list[tuple[Position, bytes]]) -> None:
         """Compare the log, read from end to end, with all that was ever told of it."""
         payloads = [payload for _position, payload in final]
-        self._insist("G1", len(set(payloads)) == len(payloads), "an entry is there twice")
-        self._insist("G1", set(payloads) <= self.sent, "an entry was never appended")
+        self._require("G1", len(set(payloads)) == len(payloads), "an entry is there twice")
+        self._require("G1", set(payloads) <= self.sent, "an entry was never appended")
         held, trimmed = dict(final), self._record().trimmed
         for ack in self.acks:
             is_there = ack.position.index < trimmed or held.get(ack.position) == ack.payload
-            self._insist("G1", is_there, f"{ack} is lost")
+            self._require("G1", is_there, f"{ack} is lost")
         for seen in self.read:
             kept = [found for found in seen if found[0].index >= trimmed]
             begin = final.index(kept[0]) if kept and kept[0] in final else 0
             is_part = final[begin : begin + len(kept)] == kept
-            self._insist("G2", is_part, f"a reader has seen {kept[:3]}...")
+            self._require("G2", is_part, f"a reader has seen {kept[:3]}...")
         for latest in self.whole:
             missed = latest.missed(self.acks)
-            self._insist("G2", not missed, f"a reader from the latest entry misses {missed}")
+            self._require("G2", not missed, f"a reader from the latest entry misses {missed}")
 
     def check_swept(self, tagged: Collection[LedgerId]) -> None:
         """After a sweep nothing with the log's name is left that the record does not list."""
         listed = {ledger.ledger_id for ledger in self._record().ledgers}
-        self._insist("G8", set(tagged) == listed, f"{sorted(tagged)} are there, {sorted(listed)}")
+        self._require("G8", set(tagged) == listed, f"{sorted(tagged)} are there, {sorted(listed)}")

@@ -51,7 +51,7 @@ def go_silent(world: World, name: str, *, is_there: bool = True) -> None:
 
 
 def in_vain(world: World, work: Any) -> float:
-    """Insist that it times out; return when."""
+    """Check that it times out; return when."""
     with pytest.raises(RequestTimeoutError):
         world.run(work)
     return world.clock.seconds()

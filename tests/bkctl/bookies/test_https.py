@@ -155,10 +155,10 @@ def test_what_is_wrong_with_keys_is_said(secured: Secured) -> None:
 
 @pytest.mark.processes
 def test_a_certificate_has_to_be_for_the_host_where_that_is_wanted(secured: Secured) -> None:
-    insists = secured.conf("host.conf", secured.pem, tlsHostnameVerificationEnabled="true")
-    assert secured.run("bookie", "state", "b1", conf=insists)[0] == 0
+    requires = secured.conf("host.conf", secured.pem, tlsHostnameVerificationEnabled="true")
+    assert secured.run("bookie", "state", "b1", conf=requires)[0] == 0
     elsewhere = f"https://127.0.0.2:{secured.port}"
-    status, _, err = secured.run("bookie", "state", "b1", "--http", elsewhere, conf=insists)
+    status, _, err = secured.run("bookie", "state", "b1", "--http", elsewhere, conf=requires)
     assert status != 0
     assert "is for localhost, 127.0.0.1, not for 127.0.0.2" in err
 

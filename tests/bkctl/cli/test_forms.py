@@ -22,7 +22,7 @@ from tests.bkctl.cli.test_root import TREE
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
 from tests.bkctl.support.schema import check
-from tests.support.programs import insist_on_zookeeper
+from tests.support.programs import require_zookeeper
 
 pytestmark = pytest.mark.processes
 
@@ -83,7 +83,7 @@ def cluster(
     settings = ("httpServerEnabled=true", "httpServerPort=0", "allowEphemeralPorts=true")
     options = [word for setting in settings for word in ("--set", setting)]
     if request.param == "zookeeper":
-        insist_on_zookeeper()
+        require_zookeeper()
         options.append("--zookeeper")
     with local_cluster(directory, 1, *options) as running:
         yield running

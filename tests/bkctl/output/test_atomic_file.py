@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.errors import ConflictError, NothingFoundError
-from bkctl.output.atomic_file import insist_new, making_file, replacing_file, write_atomically
+from bkctl.output.atomic_file import making_file, replacing_file, require_new, write_atomically
 
 
 def test_a_file_is_replaced_and_a_link_to_it_stays_one(tmp_path: Path) -> None:
@@ -80,4 +80,4 @@ def test_a_link_to_nothing_is_no_new_file(tmp_path: Path) -> None:
     """Another user may have put it into a directory that all can write to."""
     (tmp_path / "backup").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConflictError):
-        insist_new(tmp_path / "backup")
+        require_new(tmp_path / "backup")

@@ -151,4 +151,4 @@ def test_a_space_before_a_unit_is_ignored() -> None:
 def test_a_field_of_durations_says_so() -> None:
     wrong = Comparison("p99", ">", "20ms,bookies<4", in_seconds=True)
     with pytest.raises(UsageError, match="the field is a duration"):
-        wrong.insist_number()
+        wrong.require_number()

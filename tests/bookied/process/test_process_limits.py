@@ -12,7 +12,7 @@ from bookied.config.bookie import BookieConfig
 from bookied.errors import ThreadsError
 from bookied.process.process_limits import (
     THREADS_MIN,
-    insist_enough_threads,
+    require_enough_threads,
     warn_of_small_files,
 )
 from tests.bookied.worlds.thread_limit import threads_left
@@ -22,9 +22,9 @@ def test_too_few_threads_are_refused_and_none_is_left_running() -> None:
     config = BookieConfig(metadata_service_uri="sqlite:///m.db")
     stack_bytes, before = threading.stack_size(), threading.active_count()
     with threads_left(THREADS_MIN), pytest.raises(ThreadsError, match="raise `ulimit -u`"):
-        insist_enough_threads(config)
+        require_enough_threads(config)
     assert (threading.stack_size(), threading.active_count()) == (stack_bytes, before)
-    insist_enough_threads(config)
+    require_enough_threads(config)
 
 
 @pytest.mark.parametrize(("journal_mb", "warned"), [(1, False), (2048, True)])

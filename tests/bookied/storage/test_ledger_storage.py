@@ -164,10 +164,10 @@ def test_rows_are_what_reads_of_the_entries_one_by_one_give(
             ledger, size = step
             sent[ledger].append(desk.add(ledger, len(sent[ledger]), size))
         for ledger, packets in sent.items():
-            insist_rows(desk, ledger, packets)
+            require_rows(desk, ledger, packets)
 
 
-def insist_rows(desk: Desk, ledger: int, packets: list[bytes]) -> None:
+def require_rows(desk: Desk, ledger: int, packets: list[bytes]) -> None:
     state = desk.ledger(ledger)
     for entry, packet_ in enumerate(packets):
         desk.read(ledger, entry)  # Has the index's page there after a restart.

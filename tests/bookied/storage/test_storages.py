@@ -21,7 +21,7 @@ from bookied.storage.journal.mark import LastMark
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import do_now, run_now
-from bookied.storage.storages import Storages, insist_logs
+from bookied.storage.storages import Storages, require_own_logs
 from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns
 from tests.sim.world.disk import SimFiles
 from tests.support.stored_entries import stored_entries
@@ -198,4 +198,4 @@ def test_only_logs_that_have_nothing_of_their_index_are_of_another(
     places = [(location, 4, 0) for location in range(len(found))]
     refused = pytest.raises(LedgerPlaceError) if is_refused else contextlib.nullcontext()
     with refused:
-        insist_logs(places, check, Path("/l0"), 0, 2)
+        require_own_logs(places, check, Path("/l0"), 0, 2)

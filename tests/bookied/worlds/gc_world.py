@@ -165,7 +165,7 @@ class GcWorld(World):
         self.start()
 
     def collect(self) -> None:
-        """Collect to the end, and insist that it worked."""
+        """Collect to the end, and check that it worked."""
         for collector in self.collectors:
             failed = collector.status.failed_rounds
             done = collector.collect()

@@ -169,7 +169,7 @@ def lose(cluster: Cluster, number: int) -> Round:
 
 
 def still_written(lost: Round) -> None:
-    """Insist that the writer was not fenced, and let it close its ledger."""
+    """Check that the writer was not fenced, and let it close its ledger."""
     lost.add(b"nobody fenced me")
     lost.several.close()
 

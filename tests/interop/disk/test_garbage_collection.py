@@ -54,7 +54,7 @@ def write_ledgers(client: JavaClient, count: int) -> list[int]:
     return [ledger.ledger_id for ledger in ledgers]
 
 
-def insist_readable(client: JavaClient, ledger_ids: Sequence[int]) -> None:
+def require_readable(client: JavaClient, ledger_ids: Sequence[int]) -> None:
     for ledger_id in ledger_ids:
         ledger = client.open_ledger(ledger_id, recover=False)
         wanted = [payload(ledger_id, at) for at in range(ENTRIES)]
@@ -103,7 +103,7 @@ def under_load(client: JavaClient, ledger_ids: Sequence[int]) -> Iterator[list[b
             while not ending.is_set():
                 added.extend([b"x" * 1000] * 20)
                 writer.add_many(added[-20:])
-                insist_readable(client, ledger_ids[:2])
+                require_readable(client, ledger_ids[:2])
             writer.close()
         except BaseException as trouble:  # noqa: BLE001 -- told by the test's own thread
             troubles.append(trouble)
@@ -137,7 +137,7 @@ def test_deleted_ledgers_leave_the_disk_and_live_ones_stay(
     client = peers.java_client(uri)
     ledger_ids = write_ledgers(client, 6)
     gone, live = ledger_ids[::2], ledger_ids[1::2]
-    insist_readable(client, ledger_ids)
+    require_readable(client, ledger_ids)
     full_bytes = sum(log_files(bookie).values())
     for ledger_id in gone:
         client.delete_ledger(ledger_id)
@@ -148,7 +148,7 @@ def test_deleted_ledgers_leave_the_disk_and_live_ones_stay(
             return not ledgers_in_logs(bookie).intersection(gone)
 
         until(are_gone, "deleted ledgers are in logs", timeout_s=120, pause_s=1)
-    insist_readable(client, live)
+    require_readable(client, live)
     # The last collection may be at work yet; none follows it by itself.
     until(lambda: not leftovers(bookie), "leftovers of a compaction", timeout_s=120)
     bookie.restart()
@@ -161,14 +161,14 @@ def test_deleted_ledgers_leave_the_disk_and_live_ones_stay(
 
     until(is_room_back, "the room is not back", timeout_s=120, pause_s=1)
     # A client of its own: one that met the bookie while it was down may not try it again at once.
-    insist_readable(peers.java_client(uri), live)
+    require_readable(peers.java_client(uri), live)
     bookie.restart(kill=True)
-    insist_readable(peers.java_client(uri), live)
+    require_readable(peers.java_client(uri), live)
     bookie.stop()
     java = JavaBookie(uri, bookie.directory, bookie.port, **conf)
     peers.on_close(java.kill)
     java.start()
-    insist_readable(client, live)
+    require_readable(client, live)
     java.stop()
 
 
@@ -200,7 +200,7 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
     assert bookie.running
     zookeeper.start(START_S)
     client = peers.java_client(uri)
-    insist_readable(client, ledger_ids[1:])
+    require_readable(client, ledger_ids[1:])
     assert LedgerId(ledger_ids[0]) in ledgers_in_logs(bookie)
 
     def is_gone() -> bool:
@@ -208,7 +208,7 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
         return ledger_ids[0] not in ledgers_in_logs(bookie)
 
     until(is_gone, "the deleted ledger stays", timeout_s=120, pause_s=1)
-    insist_readable(client, ledger_ids[1:])
+    require_readable(client, ledger_ids[1:])
 
 
 def compact_as_java_does(bookie: JavaBookie, target: int) -> UnfinishedCompaction:
@@ -246,7 +246,7 @@ def test_what_a_java_bookie_left_of_a_compaction_is_finished(peers: Peers) -> No
     until(todo.decimal.exists, "Java has not tried to finish the compaction", timeout_s=120)
     time.sleep(2)
     assert not todo.final.exists()
-    insist_readable(client, ledger_ids)
+    require_readable(client, ledger_ids)
     java.stop()
     conf["gcWaitTime"] = 3_600_000
     bookie = OurBookie(uri, java.directory, java.port, **conf)
@@ -260,10 +260,10 @@ def test_what_a_java_bookie_left_of_a_compaction_is_finished(peers: Peers) -> No
         return todo.final.name in names and not (todo.compacted.exists() or superfluous & names)
 
     until(is_finished, "the compaction is not finished", timeout_s=120)
-    insist_readable(client, ledger_ids)
+    require_readable(client, ledger_ids)
     bookie.restart(kill=True)
-    insist_readable(client, ledger_ids)
+    require_readable(client, ledger_ids)
     bookie.stop()
     java.start()
-    insist_readable(client, ledger_ids)
+    require_readable(client, ledger_ids)
     java.stop()

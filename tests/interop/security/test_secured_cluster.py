@@ -35,7 +35,7 @@ from tests.interop.security.test_zookeeper_security import (
     SaslZooKeeper,
     acl_of,
     exported,
-    insist_closed,
+    require_closed,
 )
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.child_processes import until_child
@@ -180,7 +180,7 @@ def test_either_kind_mends_what_the_others_bookies_hold(cluster: Closed) -> None
         assert shown.out.encode() == b"".join(ENTRIES)
     told = load(ClientConfig, parse_properties(conf.read_text()))[0]
     assert exported(cluster.uri, told, ledger_id) == ENTRIES
-    insist_closed(cluster.uri)
+    require_closed(cluster.uri)
     for path in ("/LAYOUT", "/cookies/java1", "/cookies/ours1"):
         assert acl_of(cluster.uri, path, **cluster.zk_login) == [("sasl", "bookkeeper")]
 

@@ -92,7 +92,7 @@ def acl_of(uri: str, path: str, **login: Any) -> list[tuple[str, str]]:
         return [(acl.id.scheme, acl.id.id) for acl in acls]
 
 
-def insist_closed(uri: str) -> None:
+def require_closed(uri: str) -> None:
     with zookeeper_client(uri) as zk, pytest.raises(NoAuthError):
         zk.get(f"{ledgers_root(uri)}/LAYOUT")
 
@@ -109,7 +109,7 @@ def test_a_cluster_of_ours_is_closed_by_digest(peers: Peers, tmp_path: Path) -> 
     ledger_id = run(written(client))
     assert run(read(client, ledger_id)) == ENTRIES
     assert exported(uri, settings, ledger_id) == ENTRIES
-    insist_closed(uri)
+    require_closed(uri)
     stranger = tmp_path / "stranger"
     stranger.write_text("stranger:secret")
     with pytest.raises(MetadataAccessError, match="access denied by the ACL"):
@@ -176,7 +176,7 @@ def test_a_cluster_is_shared_with_javas_peers_by_sasl(sasl_peers: Peers) -> None
     ledger.close()
     assert run(read(client, ledger.ledger_id)) == ENTRIES
     assert acl_of(uri, f"/cookies/{bookie.bookie_id}", **login) == [("sasl", "bookkeeper")]
-    insist_closed(uri)
+    require_closed(uri)
 
 
 def test_a_wrong_password_for_zookeeper_is_not_taken(sasl_peers: Peers) -> None:

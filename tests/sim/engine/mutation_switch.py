@@ -43,11 +43,11 @@ def put(stack: contextlib.ExitStack, where: Any, **changes: Any) -> None:
         TypeError: a function cannot be called like the one it replaces.
     """
     for name, value in changes.items():
-        _insist_callable_alike(getattr(where, name), value)
+        _require_same_call(getattr(where, name), value)
         stack.enter_context(patch.object(where, name, value))
 
 
-def _insist_callable_alike(usual: Any, value: Any) -> None:
+def _require_same_call(usual: Any, value: Any) -> None:
     """Refuse a function that cannot be called like the one it replaces."""
     if not (inspect.isfunction(usual) and inspect.isfunction(value)):
         return

@@ -169,7 +169,7 @@ class Oracle:
             truth = self.bookies[name] = BookieTruth()
         return truth
 
-    def insist(self, name: str, holds: object, what: str) -> None:
+    def require(self, name: str, holds: object, what: str) -> None:
         """Note that an invariant is broken, unless it holds."""
         if not holds and self.broken is None:
             self.broken = BrokenInvariantError(name, what)
@@ -192,7 +192,9 @@ class Oracle:
         try:
             now = decode_metadata(value)
         except BookKeeperError as error:
-            self.insist("I4", holds=False, what=f"metadata of {ledger_id} is not metadata: {error}")
+            self.require(
+                "I4", holds=False, what=f"metadata of {ledger_id} is not metadata: {error}"
+            )
             return
         self.trace(f"metadata of {ledger_id}: {_in_short(now)}")
         before, truth.stored = truth.stored, now
@@ -204,33 +206,33 @@ class Oracle:
         """Take that a write replaces the version it names: of the one before, and only of that."""
         truth = self.ledger(ledger_id)
         what = f"ledger {ledger_id}: version {version} in place of {replaced}, not {truth.version}"
-        self.insist("I4", replaced == truth.version == version - 1, what)
+        self.require("I4", replaced == truth.version == version - 1, what)
         truth.version = version
 
     def _check_shape(self, truth: LedgerTruth, now: LedgerMetadata) -> None:
         what = f"ledger {truth.ledger_id}: {_in_short(now)}"
         firsts = [fragment.first_entry_id for fragment in now.fragments]
-        self.insist("I10", firsts == sorted(set(firsts)) and firsts[0] == 0, what)
+        self.require("I10", firsts == sorted(set(firsts)) and firsts[0] == 0, what)
         distinct = all(len(set(f.ensemble)) == now.ensemble_size for f in now.fragments)
-        self.insist("I10", distinct, what)
+        self.require("I10", distinct, what)
         if now.last_entry_id is not None:
-            self.insist("I10", firsts[-1] <= now.last_entry_id + 1, what)
+            self.require("I10", firsts[-1] <= now.last_entry_id + 1, what)
 
     def _check_step(self, truth: LedgerTruth, before: LedgerMetadata, now: LedgerMetadata) -> None:
         what = f"ledger {truth.ledger_id}: from {_in_short(before)} to {_in_short(now)}"
-        self.insist("I4", now.state >= before.state, what)
+        self.require("I4", now.state >= before.state, what)
         fixed = ("ensemble_size", "write_quorum", "ack_quorum", "digest_type", "password")
-        self.insist("I4", all(getattr(before, f) == getattr(now, f) for f in fixed), what)
-        self.insist("I4", is_one_step(before, now), what)
+        self.require("I4", all(getattr(before, f) == getattr(now, f) for f in fixed), what)
+        self.require("I4", is_one_step(before, now), what)
         if before.is_closed:
             ends = (now.last_entry_id, now.length) == (before.last_entry_id, before.length)
             keys = [f.first_entry_id for f in before.fragments]
-            self.insist("I4", ends and keys == [f.first_entry_id for f in now.fragments], what)
+            self.require("I4", ends and keys == [f.first_entry_id for f in now.fragments], what)
         elif now.is_closed:
             self._check_close(truth, before, now, what)
         elif truth.is_watched and now.fragments[:-1] != before.fragments[:-1]:
             first = now.last_fragment.first_entry_id
-            self.insist("I10", first <= truth.last_acked + 1, what)
+            self.require("I10", first <= truth.last_acked + 1, what)
         if not now.is_closed and not truth.is_deferred and now.fragments != before.fragments:
             for entry_id in range(now.last_fragment.first_entry_id, truth.last_acked + 1):
                 self.check_copies("I1", truth, entry_id)
@@ -240,14 +242,14 @@ class Oracle:
     ) -> None:
         last = now.last_entry_id
         assert last is not None
-        self.insist("I2", last >= truth.last_safe, f"{what}; {truth.last_safe} is safe")
-        self.insist("I6", last >= max(truth.read, default=-1), f"{what}; more was read")
+        self.require("I2", last >= truth.last_safe, f"{what}; {truth.last_safe} is safe")
+        self.require("I6", last >= max(truth.read, default=-1), f"{what}; more was read")
         if before.state is LedgerState.IN_RECOVERY:
             for entry_id in range(before.last_fragment.first_entry_id, last + 1):
                 self.check_copies("I15", truth, entry_id)
         elif truth.is_watched:
             size = sum(len(truth.sent.get(entry_id, b"")) for entry_id in range(last + 1))
-            self.insist("I17", now.length == size, f"{what}: length {now.length}, not {size}")
+            self.require("I17", now.length == size, f"{what}: length {now.length}, not {size}")
 
     def mark_changed(self, ledger_id: LedgerId, value: bytes | None) -> None:
         """Take a mark of a ledger that lacks replicas, or ``None`` when it goes."""
@@ -265,10 +267,10 @@ class Oracle:
         stored = truth.stored
         if stored is None or truth.is_deleted:
             return
-        self.insist("I12", stored.state is not LedgerState.OPEN, f"{message} while OPEN")
+        self.require("I12", stored.state is not LedgerState.OPEN, f"{message} while OPEN")
         if stored.state is LedgerState.IN_RECOVERY:
             members = stored.last_fragment.ensemble
-            self.insist("I12", message.bookie in members, f"{message}: not in {members}")
+            self.require("I12", message.bookie in members, f"{message}: not in {members}")
 
     def asked(self, message: Message) -> None:
         """Take a request that reaches a bookie."""
@@ -315,8 +317,8 @@ class Oracle:
             return
         truth, ledger = self.bookie(message.bookie), self.ledger(request.ledger_id)
         if message.note and AddFlag.RECOVERY not in request.flags:
-            self.insist("I13", holds=False, what=f"{message} after its fence")
-            self.insist("I23", not ledger.is_deleted, f"{message} after fence and deletion")
+            self.require("I13", holds=False, what=f"{message} after its fence")
+            self.require("I23", not ledger.is_deleted, f"{message} after fence and deletion")
         kept = truth.early if AddFlag.DEFERRED_SYNC in request.flags else truth.durable
         of_ledger = kept.setdefault(request.ledger_id, {})
         # Of an entry that is added again a bookie keeps the first or the last.
@@ -332,7 +334,7 @@ class Oracle:
         if message.bookie in self.wiped:
             is_kept &= _may_be_asked(ledger.stored, message)
         if response.rc in NEGATIVE and message.note and is_kept:
-            self.insist("I14", holds=False, what=f"{message}, and it has acknowledged it")
+            self.require("I14", holds=False, what=f"{message}, and it has acknowledged it")
         fences = getattr(request, "flags", 0) & ReadFlag.FENCE
         if fences and (response.rc is ReturnCode.EOK or response.rc in NEGATIVE):
             self.bookie(message.bookie).fenced.add(ledger.ledger_id)
@@ -367,10 +369,10 @@ class Oracle:
         truth = self.ledger(ledger_id)
         self.trace("entry ", entry_id, " of ", ledger_id, " is confirmed")
         what = f"entry {entry_id} of ledger {ledger_id}"
-        self.insist("I9", entry_id == truth.last_acked + 1, f"{what} after {truth.last_acked}")
+        self.require("I9", entry_id == truth.last_acked + 1, f"{what} after {truth.last_acked}")
         truth.acked.append(entry_id)
         if truth.stored is not None and truth.stored.last_entry_id is not None:
-            self.insist("I3", entry_id <= truth.stored.last_entry_id, f"{what} after the end")
+            self.require("I3", entry_id <= truth.stored.last_entry_id, f"{what} after the end")
         if not truth.is_deferred:
             self.check_copies("I1", truth, entry_id)
 
@@ -382,7 +384,7 @@ class Oracle:
             self.check_copies("I18", truth, entry_id)
 
     def check_copies(self, name: str, truth: LedgerTruth, entry_id: int) -> None:
-        """Insist that Qa bookies, where the metadata says to look, have promised an entry."""
+        """Check that Qa bookies, where the metadata says to look, have promised an entry."""
         stored = truth.stored
         if stored is None or truth.is_deleted:
             return
@@ -394,28 +396,28 @@ class Oracle:
         if copies < stored.ack_quorum:
             who = [ensemble[i] for i in members]
             what = f"entry {entry_id} of ledger {truth.ledger_id} has {copies} copies on {who}"
-            self.insist(name, holds=False, what=f"{what}, not {stored.ack_quorum}")
+            self.require(name, holds=False, what=f"{what}, not {stored.ack_quorum}")
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """An application read an entry as confirmed."""
         truth = self.ledger(ledger_id)
         what = f"entry {entry_id} of ledger {ledger_id}"
-        self.insist("I5", truth.sent.get(entry_id) == payload, f"{what} reads {payload!r}")
+        self.require("I5", truth.sent.get(entry_id) == payload, f"{what} reads {payload!r}")
         truth.read[entry_id] = payload
         last = None if truth.stored is None else truth.stored.last_entry_id
-        self.insist("I6", last is None or entry_id <= last, f"{what} is behind the end, {last}")
+        self.require("I6", last is None or entry_id <= last, f"{what} is behind the end, {last}")
 
     def learned_lac(self, ledger_id: int, before: int, lac: int) -> None:
         """A reader's handle had the LAC ``before`` and has this one now."""
         truth = self.ledger(ledger_id)
         what = f"LAC {lac} of ledger {ledger_id}"
-        self.insist("I7", lac >= before, f"{what} after {before}")
+        self.require("I7", lac >= before, f"{what} after {before}")
         truth.lac_learned = max(truth.lac_learned, lac)
         stored = truth.stored
         if stored is None or stored.state is not LedgerState.OPEN or not truth.is_watched:
             return
         name, limit = ("I18", truth.forced) if truth.is_deferred else ("I7", truth.last_acked)
-        self.insist(name, lac <= limit, f"{what}, confirmed is {limit}")
+        self.require(name, lac <= limit, f"{what}, confirmed is {limit}")
 
     def opened(self, ledger_id: int, last: int) -> None:
         """A client opened the ledger, with recovery or closed, and was told its end."""
@@ -424,28 +426,28 @@ class Oracle:
         stored = truth.stored
         if stored is not None and not truth.is_deleted:
             what = f"ledger {ledger_id} ends with {last} for one, {stored.last_entry_id} in truth"
-            self.insist("I16", stored.last_entry_id == last, what)
+            self.require("I16", stored.last_entry_id == last, what)
 
     def closed(self, ledger_id: int, last_of_handle: int, metadata: LedgerMetadata) -> None:
         """A writer's close has succeeded."""
         truth = self.ledger(ledger_id)
         stored = truth.stored
         what = f"ledger {ledger_id}: closed at {last_of_handle}, metadata {_in_short(metadata)}"
-        self.insist("I17", metadata.last_entry_id == last_of_handle, what)
+        self.require("I17", metadata.last_entry_id == last_of_handle, what)
         if stored is not None and not truth.is_deleted:
-            self.insist("I17", stored.last_entry_id == last_of_handle, what)
+            self.require("I17", stored.last_entry_id == last_of_handle, what)
 
     # Afterwards
 
     def check_bookie(self, name: str, held: Callable[[int], dict[int, bytes]]) -> None:
-        """Insist that a bookie that has started has all that it promised."""
+        """Check that a bookie that has started has all that it promised."""
         truth = self.bookie(name)
         for ledger_id, promised in truth.durable.items():
             if self.ledger(ledger_id).is_deleted or not promised:
                 continue
             there = held(ledger_id)
             missing = sorted(e for e in promised if e not in there)
-            self.insist("I1", not missing, f"{name} has lost {missing} of ledger {ledger_id}")
+            self.require("I1", not missing, f"{name} has lost {missing} of ledger {ledger_id}")
         truth.early.clear()
 
     def finish(self, ledger_id: int, entries: Iterable[tuple[int, bytes]], last: int) -> None:
@@ -455,11 +457,11 @@ class Oracle:
         for entry_id, payload in found.items():
             self.was_read(ledger_id, entry_id, payload)
         missing = sorted(set(range(truth.first, last + 1)) - set(found))
-        self.insist("I8", not missing, f"entries {missing} of ledger {ledger_id} cannot be read")
-        self.insist("I2", last >= truth.last_safe, f"ledger {ledger_id} ends with {last}")
-        self.insist("I6", last >= max(truth.read, default=-1), f"ledger {ledger_id}: {last}")
-        self.insist("I7", last >= truth.lac_learned, f"LAC {truth.lac_learned} was told, {last}")
-        self.insist("I16", truth.ends <= {last}, f"ledger {ledger_id} ends with {truth.ends}")
+        self.require("I8", not missing, f"entries {missing} of ledger {ledger_id} cannot be read")
+        self.require("I2", last >= truth.last_safe, f"ledger {ledger_id} ends with {last}")
+        self.require("I6", last >= max(truth.read, default=-1), f"ledger {ledger_id}: {last}")
+        self.require("I7", last >= truth.lac_learned, f"LAC {truth.lac_learned} was told, {last}")
+        self.require("I16", truth.ends <= {last}, f"ledger {ledger_id} ends with {truth.ends}")
         for entry_id in range(truth.first, last + 1):
             self.check_copies("I1", truth, entry_id)
 

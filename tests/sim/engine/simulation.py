@@ -138,7 +138,7 @@ class Simulation:
         world.drive(STORM_S)
         self._heal()
         world.drive(END_S, self._is_over)
-        self._insist_over()
+        self._require_all_ended()
         self._finish()
 
     def client(self, name: str) -> SimClient:
@@ -345,7 +345,7 @@ class Simulation:
         assert self.writer is not None
         lac = self.writer.last_add_confirmed
         if self.plan.kind != "deferred":
-            self.oracle.insist("I7", lac >= entry_id, f"LAC {lac} after entry {entry_id}")
+            self.oracle.require("I7", lac >= entry_id, f"LAC {lac} after entry {entry_id}")
 
     def _failed(self, failure: Failure) -> None:
         failure.trap(ClientError)
@@ -390,7 +390,9 @@ class Simulation:
         is_exact = self.plan.kind != "ids"  # Else lengths are approximate, and may be another's.
         if failure.check(MetadataVersionError) and stored is not None and is_exact:
             same = stored.last_entry_id == self.writer.last_add_confirmed
-            self.oracle.insist("I17", not same, f"a close took its own write for another: {stored}")
+            self.oracle.require(
+                "I17", not same, f"a close took its own write for another: {stored}"
+            )
         return failure
 
     # Recoverers and readers
@@ -402,7 +404,7 @@ class Simulation:
         try:
             reader = await self.client(name).client.open_ledger(LEDGER, password=PASSWORD)
         except MetadataVersionError as error:
-            self.oracle.insist("L2", holds=False, what=f"{name} gives up on a conflict: {error}")
+            self.oracle.require("L2", holds=False, what=f"{name} gives up on a conflict: {error}")
             return
         self.oracle.opened(LEDGER, reader.last_add_confirmed)
         async for entry in reader.read(self.plan.first):
@@ -416,14 +418,14 @@ class Simulation:
         reader = await self._open_live(name)
         expected, lac = self.plan.first, -1
         async for entry in reader.tail(self.plan.first):
-            self.oracle.insist("I9", entry.entry_id == expected, f"tail gives {entry.entry_id}")
+            self.oracle.require("I9", entry.entry_id == expected, f"tail gives {entry.entry_id}")
             expected = entry.entry_id + 1
             lac = self._learned(reader, lac)
             self.oracle.was_read(LEDGER, entry.entry_id, entry.payload)
         if not self.oracle.ledger(LEDGER).is_deleted:
             last = reader.last_add_confirmed
-            self.oracle.insist("L1", reader.is_closed, "a tail has ended before its ledger")
-            self.oracle.insist("L1", expected == last + 1, f"a tail ended at {expected}, {last}")
+            self.oracle.require("L1", reader.is_closed, "a tail has ended before its ledger")
+            self.oracle.require("L1", expected == last + 1, f"a tail ended at {expected}, {last}")
 
     def _learned(self, reader: LedgerReader, before: int) -> int:
         lac = reader.last_add_confirmed
@@ -468,7 +470,7 @@ class Simulation:
             await self.client(name).client.open_ledger(LEDGER, password=b"wrong")
         except ClientUnauthorizedError:
             return
-        self.oracle.insist("I21", holds=False, what="a wrong password has opened the ledger")
+        self.oracle.require("I21", holds=False, what="a wrong password has opened the ledger")
 
     def _delete(self, item: Item) -> None:
         self.begin(item.who, self.client(item.who).client.delete_ledger(LEDGER))
@@ -741,14 +743,14 @@ class Simulation:
             client.name for client, done in self.work if client.process.is_alive and not done.called
         ]
 
-    def _insist_over(self) -> None:
+    def _require_all_ended(self) -> None:
         """L1, L4: it comes to an end; whoever follows a ledger that stays open may go on."""
         closed = self.oracle.ledger(LEDGER).stored
         is_open = closed is not None and not closed.is_closed
         hanging = [name for name in self._hanging() if not (is_open and name.startswith("t"))]
-        self.oracle.insist("L4", not hanging, f"{hanging} hang")
+        self.oracle.require("L4", not hanging, f"{hanging} hang")
         left = self._adds_left()
-        self.oracle.insist("L1", not left, f"{left} adds are never answered")
+        self.oracle.require("L1", not left, f"{left} adds are never answered")
         self.oracle.raise_broken()
 
     def _finish(self) -> None:
@@ -761,18 +763,18 @@ class Simulation:
         found: list[tuple[int, bytes]] = []
         last = world.run(self.client("z").begin(self._read_all(found)), 300.0)
         world.drive(20.0, lambda: not self._hanging())
-        self._insist_over()
+        self._require_all_ended()
         self.oracle.finish(LEDGER, found, last)
         if was_open and self.plan.kind != "ids":  # There a length is approximate.
-            self._insist_length(found)
+            self._require_length(found)
         for bookie in world.bookies.values():
             if bookie.is_wiped:
-                self._insist_healed(bookie)
+                self._require_healed(bookie)
             elif not bookie.is_lost:
                 self.oracle.check_bookie(bookie.name, bookie.held)
         self.oracle.raise_broken()
 
-    def _insist_healed(self, bookie: SimBookie) -> None:
+    def _require_healed(self, bookie: SimBookie) -> None:
         """L3: a bookie with empty disks fetches back what the metadata places there."""
         stored = self.oracle.ledger(LEDGER).stored
         assert stored is not None
@@ -786,14 +788,14 @@ class Simulation:
         }
         self.world.drive(HEALED_S, lambda: owed <= set(bookie.held(LEDGER)))
         missing = owed - set(bookie.held(LEDGER))
-        self.oracle.insist("L3", not missing, f"{bookie.name} still lacks {missing}")
+        self.oracle.require("L3", not missing, f"{bookie.name} still lacks {missing}")
 
-    def _insist_length(self, found: list[tuple[int, bytes]]) -> None:
+    def _require_length(self, found: list[tuple[int, bytes]]) -> None:
         """A recovery that nothing hinders stores the length to the byte."""
         stored = self.oracle.ledger(LEDGER).stored
         assert stored is not None
         size = sum(len(payload) for _, payload in found)
-        self.oracle.insist("I17", stored.length == size, f"length {stored.length}, not {size}")
+        self.oracle.require("I17", stored.length == size, f"length {stored.length}, not {size}")
 
     async def _read_all(self, found: list[tuple[int, bytes]]) -> int:
         """L2: with all bookies there the ledger can be recovered; I8: and read."""
@@ -810,7 +812,7 @@ class Simulation:
                 await self.client("z").sleep(2.0)
             else:
                 return reader.last_add_confirmed
-        self.oracle.insist("L2", holds=False, what=f"the ledger cannot be recovered: {error}")
+        self.oracle.require("L2", holds=False, what=f"the ledger cannot be recovered: {error}")
         return -1
 
 

@@ -89,9 +89,9 @@ def _releases_anything(stack: Stack) -> None:
 def _cookie_not_looked_for(stack: Stack) -> None:
     """A bookie that was taken out while it had no session serves on."""
 
-    async def insist_cookie(_self: Registration) -> None: ...
+    async def require_cookie(_self: Registration) -> None: ...
 
-    put(stack, Registration, _insist_cookie=insist_cookie)
+    put(stack, Registration, _require_cookie=require_cookie)
 
 
 def _clear_is_tls(stack: Stack) -> None:
@@ -117,7 +117,7 @@ def _lost_meanwhile(stack: Stack) -> None:
         async with self._one_at_a_time:
             await self._store.register(self._bookie_id, self._info, read_only=self._read_only)
             if not self.is_registered:
-                await self._insist_cookie()
+                await self._require_cookie()
             self.is_registered = True
 
     put(stack, Registration, _write=write)
@@ -134,11 +134,11 @@ def _cookie_is_enough(stack: Stack) -> None:
 def _emptied_is_new(stack: Stack) -> None:
     """A bookie without a stored cookie is new if any directory is empty."""
 
-    def insist_new(self: Any, _local: object, missing: list[Path]) -> None:
+    def require_new(self: Any, _local: object, missing: list[Path]) -> None:
         assert missing
-        self._insist_empty(missing)
+        self._require_empty(missing)
 
-    put(stack, cookie_check._CookieCheck, insist_new=insist_new)
+    put(stack, cookie_check._CookieCheck, require_new=require_new)
 
 
 def _listing_not_fresh(stack: Stack) -> None:

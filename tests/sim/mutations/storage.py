@@ -57,16 +57,16 @@ def _targets_outlive_checkpoints(stack: Stack) -> None:
 
 def _damage_ends_source(stack: Stack) -> None:
     """A compaction takes damage in the log that it copies for the end of that log."""
-    put(stack, LiveRecords, insist_complete=lambda _self: None)
+    put(stack, LiveRecords, require_complete=lambda _self: None)
 
 
 def _torn_end_is_believed(stack: Stack) -> None:
     """A log's last record counts as cut off without a look at what the index has behind it."""
 
-    def insist_complete(_self: Relocation, scan: LogScan) -> None:
-        scan.insist_complete()
+    def require_complete(_self: Relocation, scan: LogScan) -> None:
+        scan.require_complete()
 
-    put(stack, Relocation, insist_complete=insist_complete)
+    put(stack, Relocation, require_complete=require_complete)
 
 
 def _padding_is_believed(stack: Stack) -> None:
@@ -80,7 +80,7 @@ def _padding_is_believed(stack: Stack) -> None:
 
 def _grown_length_is_believed(stack: Stack) -> None:
     """A length in an entry log counts though the index has entries inside the record."""
-    put(stack, Relocation, insist_sizes=lambda _self, _scan, _piece: None)
+    put(stack, Relocation, require_sizes=lambda _self, _scan, _piece: None)
 
 
 def _elsewhere_is_believed(stack: Stack) -> None:
@@ -112,12 +112,12 @@ def _lost_fences_unasked(stack: Stack) -> None:
 def _any_journal_is_own(stack: Stack) -> None:
     """A journal is replayed whatever directory's ledgers it has."""
 
-    def insist_own(
+    def require_own_journals(
         _files: Files, _directory: Path, _mark: LastMark, _number: int, _count: int
     ) -> None:
         return
 
-    put(stack, replay, insist_own=insist_own)
+    put(stack, replay, require_own_journals=require_own_journals)
 
 
 def _tear_at_the_mark(stack: Stack) -> None:
@@ -167,7 +167,7 @@ def _damage_denies(stack: Stack) -> None:
 
 def _target_is_believed(stack: Stack) -> None:
     """A transactional compaction switches to its target without reading what it has written."""
-    put(stack, WrittenRecords, insist_stored=lambda _self, _files, _path: None)
+    put(stack, WrittenRecords, require_stored=lambda _self, _files, _path: None)
 
 
 def _unreadable_is_absent(stack: Stack) -> None:
@@ -182,7 +182,7 @@ def _unreadable_is_absent(stack: Stack) -> None:
 
 def _doubt_is_ignored(stack: Stack) -> None:
     """A compaction believes an index that may have lost places of entries."""
-    put(stack, Relocation, _insist_sure=lambda _self, _ledger_id: None)
+    put(stack, Relocation, _require_no_doubt=lambda _self, _ledger_id: None)
 
 
 def _failed_switch_stays(stack: Stack) -> None:
@@ -308,15 +308,15 @@ def _targets_are_not_noted(stack: Stack) -> None:
 
 def _cut_off_before_the_map(stack: Stack) -> None:
     """A record that seems to be cut off ends a log, though the log's map comes after it."""
-    usual = LogScan.insist_complete
+    usual = LogScan.require_complete
 
-    def insist_complete(self: LogScan) -> None:
+    def require_complete(self: LogScan) -> None:
         header = self.header
         self.header = None if header is None else attrs.evolve(header, map_offset=0)
         usual(self)
         self.header = header
 
-    put(stack, LogScan, insist_complete=insist_complete)
+    put(stack, LogScan, require_complete=require_complete)
 
 
 def _taken_back_blindly(stack: Stack) -> None:

@@ -72,7 +72,7 @@ class LogSimulation(Simulation):
 
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         super().__init__(plan, trace=trace)
-        self.promises = LogPromises(self._record, self._is_closed, self.oracle.insist)
+        self.promises = LogPromises(self._record, self._is_closed, self.oracle.require)
         self.managers: dict[str, LogManager] = {}
         self.terms = self.serial = 0
         self.unanswered: Counter[str] = Counter()
@@ -192,7 +192,7 @@ class LogSimulation(Simulation):
         if isinstance(error, LogUnwritableError):
             tried_s = self.client(name).process.seconds() - self.progressed_s[term]
             is_over = tried_s >= self.plan.settings.get("log_retry_s", 0)
-            self.oracle.insist("L1", is_over, f"{name} gives up after {tried_s:.1f} s: {error}")
+            self.oracle.require("L1", is_over, f"{name} gives up after {tried_s:.1f} s: {error}")
 
     def _appended(self, name: str, term: int, payload: bytes, position: Position) -> None:
         self.unanswered[name] -= 1
@@ -253,12 +253,12 @@ class LogSimulation(Simulation):
 
     # The end
 
-    def _insist_over(self) -> None:
+    def _require_all_ended(self) -> None:
         """L1: whoever wrote, trimmed or swept has come to an end; readers may go on."""
         hanging = self._at_work()
-        self.oracle.insist("L4", not hanging, f"{hanging} hang")
+        self.oracle.require("L4", not hanging, f"{hanging} hang")
         for name, left in self._left().items():
-            self.oracle.insist("L1", not left, f"{left} appends of {name} are never answered")
+            self.oracle.require("L1", not left, f"{left} appends of {name} are never answered")
         self.oracle.raise_broken()
 
     def _is_done(self) -> bool:
@@ -283,7 +283,7 @@ class LogSimulation(Simulation):
         self.promises.check_swept(world.run(client.begin(self._swept()), 300.0))
         # Readers of a log whose deletion was killed wait for ledgers that only a sweep takes away.
         world.drive(60.0, lambda: not self._hanging())
-        self.oracle.insist("L1", not self._hanging(), "readers of a sealed log go on")
+        self.oracle.require("L1", not self._hanging(), "readers of a sealed log go on")
         self.promises.check_final(final)
         for bookie in world.bookies.values():
             self.oracle.check_bookie(bookie.name, bookie.held)

@@ -38,7 +38,7 @@ class RemadeSimulation(LogSimulation):
         self._begin_log()
 
     def _begin_log(self) -> None:
-        self.promises = LogPromises(self._record, self._is_closed, self.oracle.insist)
+        self.promises = LogPromises(self._record, self._is_closed, self.oracle.require)
         self.promises.trim_asked = TRIMS_MAX
         self.logs.append(self.promises)
 
@@ -62,7 +62,7 @@ class RemadeSimulation(LogSimulation):
         for ledger in self._record().ledgers:
             log = self.log_of.setdefault(ledger.ledger_id, self.promises)
             what = f"ledger {ledger.ledger_id} of a deleted log is listed in the next"
-            self.oracle.insist("G3", log is self.promises, what)
+            self.oracle.require("G3", log is self.promises, what)
         super()._written(path)
 
     def _make_again(self, item: Item) -> None:
@@ -113,7 +113,7 @@ class RemadeSimulation(LogSimulation):
             self.world.note(f"{name}: reads {payload!r} at {position}")
             seen.append((position, payload))
             logs = {id(self.sent_to[one]) for _, one in seen if one in self.sent_to}
-            self.oracle.insist("G2", len(logs) == 1, f"{name} reads from two logs, or from none")
+            self.oracle.require("G2", len(logs) == 1, f"{name} reads from two logs, or from none")
 
     _DOERS: ClassVar[dict[str, Callable[..., None]]] = LogSimulation._DOERS | {
         "make again": _make_again
@@ -130,5 +130,5 @@ class RemadeSimulation(LogSimulation):
                 self.promises.read.append(seen)
         super()._finish()
         logs = {id(self.sent_to[payload]) for payload in self.final}
-        self.oracle.insist("G1", logs <= {id(self.promises)}, "entries of a deleted log are in it")
+        self.oracle.require("G1", logs <= {id(self.promises)}, "entries of a deleted log are in it")
         self.oracle.raise_broken()

@@ -63,20 +63,20 @@ class RepairOracle(Oracle):
         super()._check_step(truth, before, now)
         fenced = now.state is LedgerState.IN_RECOVERY and before.state is LedgerState.OPEN
         unfounded = fenced and truth.ledger_id in self.unfenced
-        self.insist("L5", not unfounded, f"the writer of {truth.ledger_id} is fenced")
+        self.require("L5", not unfounded, f"the writer of {truth.ledger_id} is fenced")
         after = {fragment.first_entry_id: fragment for fragment in now.fragments}
         last = before.last_fragment
         for fragment in before.fragments if before.is_closed else before.fragments[:-1]:
             here = after.get(fragment.first_entry_id)
             what = f"ledger {truth.ledger_id}: the fragment at {fragment.first_entry_id}"
-            self.insist("I19", here is not None, f"{what} is gone")
+            self.require("I19", here is not None, f"{what} is gone")
             if here is not None and here.ensemble != fragment.ensemble:
                 self.cover("repair", now.state.name, "swap")
                 self._check_swap(truth, now, fragment, here)
         here = after.get(last.first_entry_id)
         if here is not None and here.ensemble != last.ensemble and not before.is_closed:
             grows = not now.is_closed and last.first_entry_id <= truth.last_acked
-            self.insist("I19", not grows, f"ledger {truth.ledger_id}: what grows has changed")
+            self.require("I19", not grows, f"ledger {truth.ledger_id}: what grows has changed")
 
     def _check_swap(
         self, truth: LedgerTruth, now: LedgerMetadata, old: Fragment, new: Fragment
@@ -95,7 +95,7 @@ class RepairOracle(Oracle):
             held = self.bookie(bookie).dropped.get(truth.ledger_id, {}).get(entry_id)
         is_copy = held is not None and held[truth.payload_at :] == truth.sent.get(entry_id)
         what = f"{bookie} has no copy of entry {entry_id} of ledger {truth.ledger_id}"
-        self.insist("I19", is_copy, f"{what}, and takes a place")
+        self.require("I19", is_copy, f"{what}, and takes a place")
 
     # Marks
 
@@ -109,7 +109,7 @@ class RepairOracle(Oracle):
         self.cover("repair", "deleted" if self.ledger(ledger_id).is_deleted else "there", "unmark")
         was_whole = self.marked.pop(ledger_id, True)
         is_whole = was_whole or self.ledger(ledger_id).is_deleted or self.is_whole(ledger_id)
-        self.insist("I20", is_whole, f"the mark of ledger {ledger_id} goes, which lacks replicas")
+        self.require("I20", is_whole, f"the mark of ledger {ledger_id} goes, which lacks replicas")
 
     def _look(self, ledger_id: int) -> None:
         """Note whether a marked ledger is whole by now."""

@@ -149,11 +149,11 @@ class RetireSimulation(RepairSimulation):
     def _finish(self) -> None:
         """L3: whoever is to leave has left, and nobody serves without a cookie."""
         is_over = self.world.drive(WHOLE_S, lambda: not super(RetireSimulation, self)._hanging())
-        self.oracle.insist("L3", is_over, f"{super()._hanging()} cannot take out their bookies")
+        self.oracle.require("L3", is_over, f"{super()._hanging()} cannot take out their bookies")
         self.oracle.raise_broken()
         super()._finish()
         for bookie in self.world.bookies.values():
             if bookie.is_serving:
                 has_cookie = self.world.metadata.has_cookie(BookieId(bookie.name))
-                self.oracle.insist("S10", has_cookie, f"{bookie.name} serves without a cookie")
+                self.oracle.require("S10", has_cookie, f"{bookie.name} serves without a cookie")
         self.oracle.raise_broken()

@@ -316,13 +316,13 @@ class BookieWorld:
         may_fail = self.files.read_fault is not None
         is_clean = not was_dirty(self.files, directories(self._config))
         if self._has_begun and is_clean and not may_fail:
-            self._insist(self._is_stopping, "a crash that leaves no DIRTY")
-            self._insist(not self._is_replay_due(), "DIRTY is gone, and a journal is needed")
+            self._require(self._is_stopping, "a crash that leaves no DIRTY")
+            self._require(not self._is_replay_due(), "DIRTY is gone, and a journal is needed")
         self._is_stopping |= may_fail  # A start that fails ends as a stop does.
         self.service = self._build.service(self._config, self._parts(), failed=self.failures.append)
         self._finish(self.service.start())
         self._has_begun = was_dirty(self.files, directories(self._config))
-        self._insist(self._has_begun or self._may_fail, "it runs without DIRTY")
+        self._require(self._has_begun or self._may_fail, "it runs without DIRTY")
         self._is_stopping = False
         self.clients = [self._connect() for _ in range(2)]
 
@@ -570,7 +570,7 @@ class BookieWorld:
         def answered(answer: AddResponse) -> None:
             unanswered.discard(number)
             if answer.rc is ReturnCode.EOK:
-                self._insist(not was_fenced, f"ledger {ledger_id} takes adds behind its fence")
+                self._require(not was_fenced, f"ledger {ledger_id} takes adds behind its fence")
                 if is_early:
                     kept.early[entry_id] = max(least, kept.early.get(entry_id, -1))
                 else:
@@ -581,7 +581,7 @@ class BookieWorld:
                 is_fence = answer.rc is ReturnCode.EFENCED and may_be_fenced
                 is_busy = answer.rc is ReturnCode.ETOOMANYREQUESTS
                 may_fail = is_fence or is_busy or self._may_fail
-                self._insist(may_fail, f"add: {answer.rc.name}")
+                self._require(may_fail, f"add: {answer.rc.name}")
 
         key = kept.key
         return AddRequest(LedgerId(ledger_id), EntryId(entry_id), key, packet, flags), answered
@@ -602,7 +602,7 @@ class BookieWorld:
             if answer.rc in {ReturnCode.EOK, ReturnCode.ENOENTRY}:
                 kept.fenced = True
             else:
-                self._insist(self._may_fail or kept.is_deleted, f"fence: {answer.rc.name}")
+                self._require(self._may_fail or kept.is_deleted, f"fence: {answer.rc.name}")
 
         request = ReadRequest(LedgerId(ledger_id), EntryId(0), ReadFlag.FENCE, kept.key)
         self._client().send([(request, answered)])
@@ -621,7 +621,7 @@ class BookieWorld:
             if answer.rc is ReturnCode.EOK:
                 kept.lac_acked = max(kept.lac_acked, least)
             else:
-                self._insist(self._may_fail or kept.is_deleted, f"explicit LAC: {answer.rc.name}")
+                self._require(self._may_fail or kept.is_deleted, f"explicit LAC: {answer.rc.name}")
 
         request = WriteLacRequest(LedgerId(ledger_id), self._serial, kept.key, body)
         self._client(V3).send([(request, answered)])
@@ -662,16 +662,16 @@ class BookieWorld:
             if answer.rc is not ReturnCode.EOK:
                 is_absent = answer.rc in {ReturnCode.ENOENTRY, ReturnCode.ENOLEDGER}
                 may_fail = self._may_fail or (least < 0 and self._is_emptied)
-                self._insist(is_absent or may_fail, f"{what}: {answer.rc.name}")
-                self._insist(least < 0 or not is_absent, f"{what} is gone")
+                self._require(is_absent or may_fail, f"{what}: {answer.rc.name}")
+                self._require(least < 0 or not is_absent, f"{what} is gone")
                 return
             packet = bytes(answer.entry or b"")
             versions = kept.sent.get(entry_id, [])
             if packet not in versions:
                 is_cut = any(is_cut_off(packet, one) for one in versions)
-                self._insist(least < 0 and is_cut, f"{what} was never sent")
+                self._require(least < 0 and is_cut, f"{what} was never sent")
                 versions.append(packet)
-            self._insist(versions.index(packet) >= least, f"{what} is an older one")
+            self._require(versions.index(packet) >= least, f"{what} is an older one")
 
         return ReadRequest(LedgerId(ledger_id), EntryId(entry_id)), answered
 
@@ -683,7 +683,7 @@ class BookieWorld:
 
     # What has to hold -----------------------------------------------------------------------------
 
-    def _insist(self, holds: object, what: str) -> None:
+    def _require(self, holds: object, what: str) -> None:
         if not holds:
             raise BrokenPromiseError(what)
 
@@ -695,7 +695,7 @@ class BookieWorld:
             if not kept.is_deleted:
                 self._check_ledger(client, ledger_id, kept)
         client.lose()
-        self._insist(set(self._ledger_ids()) <= set(self.model), "a ledger that nobody made")
+        self._require(set(self._ledger_ids()) <= set(self.model), "a ledger that nobody made")
 
     def _ledger_ids(self) -> list[int]:
         return [ledger_id for storage in self.storages for ledger_id in storage.ledgers.ids()]
@@ -707,15 +707,15 @@ class BookieWorld:
         state = storage.ledgers.lookup(ledger_id)
         promised = kept.acked or kept.fenced or kept.lac_acked >= 0
         if state is None:
-            self._insist(not promised, f"ledger {ledger_id} is gone")
+            self._require(not promised, f"ledger {ledger_id} is gone")
             return
-        self._insist(state.master_key == kept.key, f"ledger {ledger_id} has another key")
+        self._require(state.master_key == kept.key, f"ledger {ledger_id} has another key")
         held = stored_entries(storage, ledger_id)
-        self._insist(set(held) <= set(kept.sent), f"ledger {ledger_id} holds what was never sent")
-        self._insist(
+        self._require(set(held) <= set(kept.sent), f"ledger {ledger_id} holds what was never sent")
+        self._require(
             state.last_entry == max(held, default=-1), f"ledger {ledger_id} ends elsewhere"
         )
-        self._insist(
+        self._require(
             kept.fence_sent if state.fenced else not kept.fenced,
             f"ledger {ledger_id}: the fence is {'made up' if state.fenced else 'lost'}",
         )
@@ -725,10 +725,10 @@ class BookieWorld:
         def answered(answer: ReadLacResponse) -> None:
             body = answer.lac_body
             if body is None:
-                self._insist(kept.lac_acked < 0, f"explicit LAC of ledger {ledger_id} is gone")
+                self._require(kept.lac_acked < 0, f"explicit LAC of ledger {ledger_id} is gone")
             else:
                 is_later = bytes(body) in kept.lacs[max(0, kept.lac_acked) :]
-                self._insist(is_later, f"explicit LAC of ledger {ledger_id} is another one")
+                self._require(is_later, f"explicit LAC of ledger {ledger_id} is another one")
 
         client = self._client(V3)
         client.send([(ReadLacRequest(LedgerId(ledger_id)), answered)])

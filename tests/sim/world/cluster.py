@@ -172,7 +172,7 @@ class SimCluster:
             what = f"what {bookie.name} has cannot be looked at: {error!r}"
             # A directory that died while the bookie started denies nothing: its reads fail.
             has_died = isinstance(error, OSError) and bookie.files.read_fault is not None
-            self.oracle.insist("I1", holds=has_died, what=what)
+            self.oracle.require("I1", holds=has_died, what=what)
 
     def _tell_drops(self, bookie: SimBookie) -> None:
         """Let the oracle know of each ledger that is dropped from the bookie's storages."""

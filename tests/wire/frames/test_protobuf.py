@@ -57,7 +57,7 @@ def test_a_large_message_of_many_fields_is_refused_unparsed(field: bytes) -> Non
     with pytest.raises(RemoteProtocolError, match=r"over 256 fields|wire type 3"):
         v3.decode_request(payload)
     with pytest.raises(RemoteProtocolError):
-        v3.insist_few_fields(payload[:65536], is_begin=True)
+        v3.require_few_fields(payload[:65536], is_begin=True)
 
 
 @pytest.mark.parametrize("field", [UNKNOWN, with_length(1, b""), GROUP])
@@ -69,10 +69,10 @@ def test_a_large_login_of_v2_that_consists_of_many_fields_is_refused_unparsed(
     with pytest.raises(RemoteProtocolError, match=r"over 256 fields|wire type 3"):
         v2.decode_request(payload)
     with pytest.raises(RemoteProtocolError):
-        ServerConnection.insist_begin(payload[:65536])
+        ServerConnection.require_quick_to_parse(payload[:65536])
     plain = b"\x02\x03\0\0" + with_length(1, b"plugin") + b"\x12\xff\xff\x03" + bytes(65000)
-    ServerConnection.insist_begin(plain)
-    ServerConnection.insist_begin(b"\x02\x01\0\0" + field * 32768)
+    ServerConnection.require_quick_to_parse(plain)
+    ServerConnection.require_quick_to_parse(b"\x02\x01\0\0" + field * 32768)
 
 
 LONG = bytes(protobuf.FIELD_BYTES_MAX + 1)
@@ -92,7 +92,7 @@ def test_a_long_field_besides_the_entry_is_refused_by_its_begin(payload: bytes) 
     with pytest.raises(RemoteProtocolError, match="has a field of 65537 bytes"):
         ServerConnection().decode(payload)
     with pytest.raises(RemoteProtocolError, match="has a field of 65537 bytes"):
-        ServerConnection.insist_begin(payload[:60_000])
+        ServerConnection.require_quick_to_parse(payload[:60_000])
 
 
 def test_what_a_small_message_consists_of_is_not_looked_at() -> None:
@@ -125,7 +125,7 @@ def test_requests_that_clients_send_are_taken_by_their_begin_too(
         message.requestContext.add(key=f"key {number}", value="value")
     payload = message.SerializeToString()
     assert isinstance(v3.decode_request(payload).request, AddRequest)
-    v3.insist_few_fields(payload[:cut], is_begin=True)
+    v3.require_few_fields(payload[:cut], is_begin=True)
 
 
 def test_a_plugin_name_that_is_no_text_closes_the_connection() -> None:

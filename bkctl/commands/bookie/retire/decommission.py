@@ -136,7 +136,7 @@ def _take_out(
         stop = safety_checks.while_registered([bookie_id], instead="" if is_empty else drain)
         safety_checks.refuse_unless_forced(session, stop, force)
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
-    recover.insist_known(session, [bookie_id], found)
+    recover.require_known(session, [bookie_id], found)
     if not session.call(autorecovery_admin.status).enabled:
         off = "autorecovery is disabled, so the ledgers of the bookie would not move"
         safety_checks.refuse_unless_forced(session, [Objection("", off, ENABLE)], force)
@@ -355,7 +355,7 @@ def _drain(
         steps.append(f"leave {counted(len(stuck), 'ledger')} there, for no bookie is free: {ids}")
     try:
         admin = admin_api.connect(session, bookie_id, **where)
-        admin.insist_allowed()
+        admin.require_allowed()
     except (NothingFoundError, RefusedError) as error:
         if not session.dry_run:
             raise

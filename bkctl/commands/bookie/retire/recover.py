@@ -103,7 +103,7 @@ def recover(
             f"no fragment of ledger {ledger_id} lists {', '.join(bookies)}: its entries are on "
             f"other bookies, which `bkctl ledger map {ledger_id}` shows"
         )
-    insist_known(session, bookies, found)
+    require_known(session, bookies, found)
     if to in bookies:
         rewrite(session, bookies[0], [one.ledger_id for one in found], unreadable, bytes_per_s)
         _remove_marks(session, [one.ledger_id for one in found], bookies)
@@ -198,7 +198,7 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_ids: Sequence[L
     session.emit_all(rows(), BookieLedger)
     for ledger_id in sorted(left):
         session.call(operations.read_metadata, ledger_id)
-    _insist_known(session, bookies, listed)
+    _require_known(session, bookies, listed)
     for error in unreadable.values():
         session.warn(str(error))  # The error names the ledger.
     if unreadable:
@@ -246,7 +246,7 @@ def _is_ledger_id(text: str) -> bool:
     return True
 
 
-def insist_known(
+def require_known(
     session: Session, bookies: Collection[BookieId], found: Collection[BookieLedger]
 ) -> None:
     """Refuse an unknown id. A mistyped id would otherwise look like a removed bookie.
@@ -255,10 +255,10 @@ def insist_known(
         NothingFoundError: no ledger in ``found`` lists one of the bookies, and it has no cookie.
     """
     listed = frozenset[BookieId]().union(*(one.metadata.all_bookies() for one in found))
-    _insist_known(session, bookies, listed)
+    _require_known(session, bookies, listed)
 
 
-def _insist_known(
+def _require_known(
     session: Session, bookies: Collection[BookieId], listed: Collection[BookieId]
 ) -> None:
     known: set[BookieId] = {one.bookie_id for one in session.call(operations.list_bookies)}

@@ -17,7 +17,7 @@ from bkctl.commands.cluster.backup.backup_file import (
     write_nodes,
 )
 from bkctl.errors import CommandError, NothingFoundError, RefusedError
-from bkctl.output.atomic_file import insist_new, replacing_file
+from bkctl.output.atomic_file import replacing_file, require_new
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
@@ -54,7 +54,7 @@ def backup(session: Session, file: Path) -> None:
             next_step="give a file, or a pipe",
         )
     if not to_stdout:
-        _insist_writable(file)
+        _require_writable(file)
     if session.dry_run:
         session.plan([f"write all metadata of {session.uri} to {'stdout' if to_stdout else file}"])
     elif to_stdout:
@@ -73,7 +73,7 @@ def write(session: Session, file: Path) -> BackupWritten:
         NothingFoundError: its directory is missing.
         CommandError: the file cannot be written.
     """
-    _insist_writable(file)
+    _require_writable(file)
     began_s = time.monotonic()
     info = session.call(_about)
     found = session.iterate(_lasting)
@@ -89,12 +89,12 @@ def write(session: Session, file: Path) -> BackupWritten:
     )
 
 
-def _insist_writable(file: Path) -> None:
+def _require_writable(file: Path) -> None:
     if not file.parent.is_dir():
         raise NothingFoundError(
             f"{file.parent}: no such directory", next_step="create it, or give another file"
         )
-    insist_new(file)
+    require_new(file)
 
 
 async def _about(client: Client) -> BackupInfo:

@@ -236,7 +236,7 @@ def _planned(
     session.about = ""
     target = session.cluster.with_store(_target)
     if only:
-        _insist_same_cluster(session, target, info)
+        _require_same_cluster(session, target, info)
     replaced, missing = _empty_other(session, target, info), None
     if replaced is None:
         if not only:
@@ -312,7 +312,7 @@ def _part_of(
     return tally.result()
 
 
-def _insist_same_cluster(session: Session, target: _RestoreTarget, info: BackupInfo) -> None:
+def _require_same_cluster(session: Session, target: _RestoreTarget, info: BackupInfo) -> None:
     """Refuse to restore single ledgers into a root without their cluster.
 
     Raises:

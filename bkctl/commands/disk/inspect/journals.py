@@ -158,7 +158,7 @@ def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> No
     found = marks(session, dirs, damage, check=check)
     session.emit_all(found, MarkRow)
     if check:
-        insist(found, damage)
+        require_readable(found, damage)
 
 
 @shown(
@@ -212,7 +212,7 @@ def marks(session: Session, dirs: Dirs, damage: DamagedRecords, *, check: bool) 
     return rows
 
 
-def insist(found: list[MarkRow], damage: DamagedRecords) -> None:
+def require_readable(found: list[MarkRow], damage: DamagedRecords) -> None:
     """End with status 10 if replay cannot begin at the mark, or a copy is damaged.
 
     Raises:

@@ -104,7 +104,7 @@ class Checking:
         self._findings.is_live = bookie.is_live
         is_copy = any(dirs.values())
         with bookie.shards() as shards:
-            self._insist_on_db(shards)
+            self._require_db(shards)
             for stage in stages(bookie, self._findings, shards=shards, deep=self._deep):
                 if self._only_db and stage.title not in {"journals", "index"}:
                     continue
@@ -124,7 +124,7 @@ class Checking:
                             self._stops_start += judged.severity is Severity.PROBLEM
                         yield judged
 
-    def _insist_on_db(self, shards: tuple[Shard, ...]) -> None:
+    def _require_db(self, shards: tuple[Shard, ...]) -> None:
         if self._only_db and all(shard.index.kind is not IndexKind.DB for shard in shards):
             raise NothingFoundError(
                 "there is no RocksDB index here", next_step="leave --db out to check index files"

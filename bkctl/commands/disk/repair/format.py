@@ -188,7 +188,7 @@ def format_bookie(
     ask = METADATA not in force
     conf = session.options.conf or "FILE"
     if ask:
-        _insist_same_cluster(session, bookie)
+        _require_same_cluster(session, bookie)
         refuse_registered(session, bookie.bookie_id, force=force)
     refuse_other_owner(bookie.found.existing())
     also = () if bookie.metadata_cache is None else (bookie.metadata_cache,)
@@ -221,7 +221,7 @@ def format_bookie(
     )
 
 
-def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
+def _require_same_cluster(session: Session, bookie: StoppedBookie) -> None:
     """Refuse if the bookie belongs to another cluster: that metadata lacks its ledgers."""
     cluster = session.call(lambda client: client.store.instance_id())
     for root in bookie.found.roots:
@@ -356,7 +356,7 @@ def init_bookie(session: Session, *, write: bool) -> None:
         RefusedError: the bookie is registered or has a cookie, or a directory is not empty.
     """
     bookie = stopped_bookie(session)
-    _insist_new(session, bookie)
+    _require_new(session, bookie)
     names = tuple(map(str, bookie.found.roots))
     if write and session.dry_run:
         session.plan([*(f"make {name}/{CURRENT}" for name in names), "write and store the cookie"])
@@ -368,7 +368,7 @@ def init_bookie(session: Session, *, write: bool) -> None:
     session.emit(InitializedBookie(bookie.bookie_id, names, written=write))
 
 
-def _insist_new(session: Session, bookie: StoppedBookie) -> None:
+def _require_new(session: Session, bookie: StoppedBookie) -> None:
     other = "give the new bookie an id or port of its own"
     refuse_registered(session, bookie.bookie_id, instead=other)
     if bookie.stored.read() is not None:

@@ -242,7 +242,7 @@ def rebuild_db(
     if not (locations or ledgers):
         raise UsageError("which database? --ledgers, --locations, or both")
     found, config = whole_bookie(session, dirs, journals=False)
-    _insist_no_index_files(found)
+    _require_no_index_files(found)
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     key_of = keys(session, password_file, named=any(dirs.values()))
     done: list[RebuiltDb] = []
@@ -295,7 +295,7 @@ def _locations(session: Session, work: RebuildDb, *, after_ledgers: bool) -> lis
         return []
 
 
-def _insist_no_index_files(found: Directories) -> None:
+def _require_no_index_files(found: Directories) -> None:
     for directory in found.index_dirs:
         if has_index_files(RealFiles(), directory):
             raise ConflictError(

@@ -39,7 +39,7 @@ def salvage_ledger(
     named = find_directories(session, **dirs)
     found = named.existing(CURRENT)
     if not found.roots:
-        stopped_bookie.insist_current(named)
+        stopped_bookie.require_current(named)
     for root in named.roots:
         if root not in found.roots:
             session.warn(f"{root} has no {CURRENT}/: only the other directories are searched")

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from bkctl.errors import NothingFoundError, UsageError, file_errors
-from bkctl.output.atomic_file import insist_new, making_file
+from bkctl.output.atomic_file import making_file, require_new
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
@@ -82,7 +82,7 @@ def write(session: Session, /, *, path: str | None) -> None:
     path = path or f"bkctl-{_tag()}.tar.gz"
     if not path.endswith(SUFFIXES):
         raise UsageError(f"{path}: Spark unpacks only {' and '.join(SUFFIXES)}")
-    insist_new(path)
+    require_new(path)
     found = needed_distributions()
     if session.plans_only([f"write {path} with {counted(len(found), 'package')}"]):
         return

@@ -295,7 +295,7 @@ class PushingReader(LedgerSourceReader):
             raise SourceOptionError(NEEDS_FILTER)
         self._has_filters = True
         self._bounds, rest = bounded(others)
-        self._insist_on_first_filters()
+        self._require_first_filters()
         return rest
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -308,7 +308,7 @@ class PushingReader(LedgerSourceReader):
             raise SourceOptionError(NEEDS_FILTER)
         return super().partitions()
 
-    def _insist_on_first_filters(self) -> None:
+    def _require_first_filters(self) -> None:
         """Refuse filters that differ from those of an earlier use of the same DataFrame.
 
         Otherwise each use would read the rows of the last one. The note ends with the session.

@@ -69,8 +69,10 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
                 raise
             trimmed = error
             continue
-        insists = options.fail_on_data_loss and options.include_open and options.ending_ms is None
-        if insists and end is not None and position < end:
+        requires_end = (
+            options.fail_on_data_loss and options.include_open and options.ending_ms is None
+        )
+        if requires_end and end is not None and position < end:
             raise _past_end(options, end, position)
         return extents
     raise trimmed

@@ -91,11 +91,11 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._query.options
         if options.starting_ms is None and options.starting in {None, LATEST}:
             if is_available_now:
-                self._insist_on_start("availableNow")
+                self._require_start("availableNow")
             self._initial = offset
         return offset
 
-    def _insist_on_start(self, trigger: str) -> None:
+    def _require_start(self, trigger: str) -> None:
         if self._query.options.starting is None:
             raise SourceOptionError(
                 f"a new query with {trigger} would read no rows, as streams start at latest: "
@@ -118,7 +118,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin != initial:
             return False
         if limits is not None and isinstance(limit, limits.ReadAllAvailable):
-            self._insist_on_start("once")
+            self._require_start("once")
         return True
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name

@@ -123,8 +123,10 @@ async def _end_of(
         end = min(end, await position_at(client, topic, options.ending_ms))
     if options.ending is not None and options.ending.word is None:
         asked = MessageId(options.ending.index, options.ending.entry)
-        insists = options.fail_on_data_loss and options.include_open and options.ending_ms is None
-        if insists and asked > end:
+        requires_end = (
+            options.fail_on_data_loss and options.include_open and options.ending_ms is None
+        )
+        if requires_end and asked > end:
             raise _past_end(topic, "endingPosition", asked, end, "reads up to there")
         end = min(end, asked)
     return end

@@ -61,7 +61,7 @@ class CopiesOfBookie:
     def _is_listed(self) -> bool:
         return self._bookie_id in self._metadata.all_bookies()
 
-    def insist_whole(self) -> None:
+    def require_whole(self) -> None:
         """Raise if the bookie lacks copies that it should have.
 
         Raises:

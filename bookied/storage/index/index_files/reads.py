@@ -174,10 +174,10 @@ class IndexReads:
         offset = layout.page_offset(page_no)
         data = self._read_slots(ledger_id, offset, layout.PAGE_BYTES)
         if len(data) < layout.PAGE_BYTES:
-            self._insist_new(ledger_id, page_no)
+            self._require_new(ledger_id, page_no)
         return layout.decode_page(data)
 
-    def _insist_new(self, ledger_id: int, page_no: int) -> None:
+    def _require_new(self, ledger_id: int, page_no: int) -> None:
         """Check that the file of a ledger never had a page that is missing now.
 
         Raises:
@@ -199,7 +199,7 @@ class IndexReads:
         offset = layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
         slot = self._read_slots(ledger_id, offset, layout.SLOT_BYTES)
         if len(slot) < layout.SLOT_BYTES:
-            self._insist_new(ledger_id, entry_id >> 10)
+            self._require_new(ledger_id, entry_id >> 10)
             return 0
         location = int(layout.SLOT.unpack(slot)[0])
         return check_location(location, self._places.path(ledger_id) or Path(), offset)
@@ -239,7 +239,7 @@ class IndexReads:
             with self._reading(path, ledger_id) as file:
                 known = self._places.pages(ledger_id)
                 if known and file.size() < layout.page_offset(known):
-                    self._insist_new(ledger_id, complete_pages(file.size()))
+                    self._require_new(ledger_id, complete_pages(file.size()))
                 yield from read_pages(file, first_page)
 
 

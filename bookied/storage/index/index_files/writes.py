@@ -315,7 +315,7 @@ class IndexWrites:
                     if path is not None:
                         known = self._places.pages(ledger_id)
                         opened.append(_open_known(self._files, path, known))
-                        _insist_complete(opened[-1], path, known)
+                        _require_complete(opened[-1], path, known)
                         switch_slots(opened[-1], path, moves)
                 except OSError as error:
                     if not self._may_go_on(error, is_any_open=bool(opened)):
@@ -387,7 +387,7 @@ def _open_known(files: Files, path: Path, known: int) -> UpdateFile:
         raise cut_error(path, 0, known) from None
 
 
-def _insist_complete(file: UpdateFile, path: Path, known: int) -> None:
+def _require_complete(file: UpdateFile, path: Path, known: int) -> None:
     if file.size() < layout.page_offset(known):
         raise cut_error(path, complete_pages(file.size()), known)
 

@@ -135,11 +135,11 @@ def test_garbage_is_collected_on_demand(stage: Stage) -> None:
 
 
 def test_whether_the_token_is_right_is_asked_without_a_change(stage: Stage) -> None:
-    stage.admin.insist_allowed()
+    stage.admin.require_allowed()
     before = stage.world.service.config
     stranger = InMemory(stage.world, v1=stage.v1, token="")
     with pytest.raises(RefusedError, match="the bookie requires its admin token"):
-        stranger.insist_allowed()
+        stranger.require_allowed()
     assert stage.world.service.config == before
     assert stranger.methods == ["GET"]
 

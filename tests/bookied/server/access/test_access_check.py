@@ -120,7 +120,7 @@ def test_a_bookie_that_asks_nobody_is_fine_with_a_name(tmp_path: Path) -> None:
     assert stage.connect().is_greeted
 
 
-def test_a_client_can_insist_on_a_bookie_that_asks(tmp_path: Path) -> None:
+def test_a_client_can_require_a_bookie_that_asks(tmp_path: Path) -> None:
     stage = with_passwords(tmp_path)
     stage.client_settings["clientAuthRequired"] = "true"
     assert stage.connect().is_greeted
@@ -529,7 +529,7 @@ def test_what_was_shown_in_clear_before_start_tls_counts_for_nothing_in_it(tmp_p
 # Nothing in clear
 
 
-def insisting(directory: Path, *, names: bool) -> Stage:
+def requiring_tls(directory: Path, *, names: bool) -> Stage:
     stage = with_passwords(directory, tls=True) if names else Stage(directory)
     stage.bookie_settings["tlsRequired"] = "true"
     return stage
@@ -537,15 +537,15 @@ def insisting(directory: Path, *, names: bool) -> Stage:
 
 @pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))
-def test_a_bookie_that_insists_on_tls_serves_those_who_begin_it(tmp_path, names, protocol) -> None:
-    connection = insisting(tmp_path, names=names).connect(protocol)
+def test_a_bookie_that_requires_tls_serves_those_who_begin_it(tmp_path, names, protocol) -> None:
+    connection = requiring_tls(tmp_path, names=names).connect(protocol)
     assert connection.is_greeted
     assert connection.ask(add()).rc is ReturnCode.EOK
 
 
 @pytest.mark.parametrize("names", [False, True])
 def test_it_does_nothing_in_clear_not_even_hear_a_password(tmp_path, logs, names: bool) -> None:  # noqa: FBT001
-    stage = insisting(tmp_path, names=names)
+    stage = requiring_tls(tmp_path, names=names)
     stage.set_up()
     for request in (add(), ReadRequest(L, E), ForceLedgerRequest(L), AuthRequest(SASL, b"")):
         assert stage.serving.connect(V3).ask(request) == ErrorResponse(ReturnCode.EUA)
@@ -561,7 +561,7 @@ def test_it_does_nothing_in_clear_not_even_hear_a_password(tmp_path, logs, names
 
 
 def test_a_client_in_clear_hears_that_tls_may_be_what_is_missing(tmp_path: Path) -> None:
-    stage = insisting(tmp_path, names=True)
+    stage = requiring_tls(tmp_path, names=True)
     stage.client_settings["tlsProviderFactoryClass"] = ""
     assert "or the bookie requires TLS (answer: EUA)" in str(stage.connect().failure)
 

@@ -59,7 +59,7 @@ def test_what_is_stored_is_compared_with_what_was_written(
     path = tmp_path / "1.log"
     path.write_bytes(stored[: -1 if damage == "cut" else None] + ending)
     if damage is None:
-        written.insist_stored(RealFiles(), path)
+        written.require_stored(RealFiles(), path)
     else:
         with pytest.raises(EntryLogRecordError, match="not those"):
-            written.insist_stored(RealFiles(), path)
+            written.require_stored(RealFiles(), path)
