@@ -7,6 +7,7 @@ so a gigabyte needs no more memory than a megabyte.
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 import shlex
 import time
@@ -289,11 +290,20 @@ class EntryPump:
         try:
             self._add_all(stop)
         except BookKeeperError as error:
+            if not self._writer.is_writable:
+                self._await_close()
             if stop.reason is None:
                 raise
             session.resume = f"{error}; {session.failed}"
             raise stop.reason from error
         session.failed = ""
+
+    def _await_close(self) -> None:
+        """Wait until a writer whose add failed has closed the ledger; note the ledger's end."""
+        with contextlib.suppress(BookKeeperError):  # A fenced writer may not close it.
+            end = self._session.run(self._writer.close)
+            entries = counted(end.last_entry_id + 1, "entry")
+            self._session.failed = f"ledger {self._writer.ledger_id} is closed with {entries}"
 
     def _add_all(self, stop: Stop) -> None:
         feed, source = EntryFeed(self._writer), self._source

@@ -18,7 +18,7 @@ from bkctl.exit_status import ExitStatus
 from bkctl.output.progress import Progress
 from bkctl.session.interrupt import Stop
 from tests.bkclient.replication_world import TRIPLE, open_writer
-from tests.bkclient.worlds import Fate, World, is_add
+from tests.bkclient.worlds import Fate, World, is_add, when
 from tests.bkctl.support.world import run_in
 from wire.ids import LedgerId
 from wire.messages import Request
@@ -116,9 +116,8 @@ def test_a_failed_add_is_raised_by_the_next_call() -> None:
 def test_a_failure_after_the_time_limit_ends_as_the_time_limit_does() -> None:
     session: Any = SimpleNamespace(resume="", failed="", progress=lambda *_, **__: Progress())
     session.run = _fails
-    pump = EntryPump(
-        session, SimpleNamespace(ledger_id=7, last_add_pushed=-1), _Silent(), "writing"
-    )
+    writer = SimpleNamespace(ledger_id=7, last_add_pushed=-1, is_writable=True)
+    pump = EntryPump(session, writer, _Silent(), "writing")
     stop = Stop()
     with pytest.raises(WriteFailedError):
         pump.run(stop)
@@ -140,6 +139,16 @@ class _Silent(ArgumentSource):
 
     def __init__(self) -> None:
         super().__init__(cast("Any", None), [])
+
+
+def test_a_failed_write_waits_for_the_close_of_its_ledger_and_names_its_end() -> None:
+    world = World(3)
+    for bookie in [*world.bookies.values()][:2]:
+        bookie.policy = when(is_add, Fate.LOSE)
+    failed = run_in(world, "ledger", "write", "-", "-W", 3, typed="a\n", ok=False)
+    assert "ledger 0 is closed with 0 entries" in failed.err
+    assert "bkctl ledger recover" not in failed.err
+    assert "could not be closed" not in failed.err
 
 
 # Ledgers with an id of the user's choice ---------------------------------------------------------
