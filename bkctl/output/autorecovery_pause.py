@@ -14,9 +14,14 @@ _TEXT_MAX: Final = 200
 
 
 def reminder(note: bytes) -> str:
-    """Return the reminder that autorecovery is disabled, from the stored note."""
-    pause = autorecovery_admin.decode_pause(note)
-    return f"bkctl: autorecovery is disabled{pause_text(pause, time.time())}"
+    """Return the reminder that autorecovery is disabled, from the stored note.
+
+    It is empty before the end of a pause that has an end.
+    """
+    pause, now_s = autorecovery_admin.decode_pause(note), time.time()
+    if pause.until_ms is not None and now_s * 1000 < pause.until_ms:
+        return ""
+    return f"bkctl: autorecovery is disabled{pause_text(pause, now_s)}"
 
 
 def pause_text(pause: Pause, now_s: float) -> str:

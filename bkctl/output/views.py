@@ -47,7 +47,9 @@ _OTHER_NAMES: Final[Mapping[str, str]] = types.MappingProxyType(
     {"bytes": "length", "copies": "write_quorum", "replicas": "write_quorum", "size": "length"}
 )
 """Other names of a ledger's fields, for views without a field of that name."""
-"""The key of an attribute's column in its metadata."""
+
+_SIZES: Final = frozenset({"bytes", "capacity", "disk", "size", "space", "storage"})
+"""Words that mean one of a view's sizes."""
 
 WIDE: Final = 9
 """Rank of fields that are shown only with ``-o wide``."""
@@ -215,8 +217,12 @@ class View:
         names = [field.name for field in self.fields]
         titles = [field.title.lower() for field in self.fields]
         custom = ", or custom.KEY" if "custom" in names else ""
+        sizes = [field.name for field in self.fields if field.kind is Kind.BYTES]
+        near = did_you_mean(word.lower(), [*names, *titles])
+        if sizes and word.lower() in _SIZES:
+            near = f"; did you mean {' or '.join(sizes)}?"
         return UsageError(
-            f"{option}: no field {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
+            f"{option}: no field {word!r}{near}",
             next_step=f"the fields are {', '.join(names)}{custom}",
         )
 

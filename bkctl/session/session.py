@@ -60,7 +60,10 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
 
 
 def _remind(session: Session) -> None:
-    """Print that autorecovery is disabled: operators who forget it lose bookies unnoticed."""
+    """Print that autorecovery is disabled: operators who forget it lose bookies unnoticed.
+
+    A pause that will end by itself needs no reminder.
+    """
     note = session.cluster.replication_note
     if note is None or not session.reminds:
         return
@@ -69,7 +72,8 @@ def _remind(session: Session) -> None:
         from bkctl.output.autorecovery_pause import reminder
 
         session.host.warned.add(about)
-        session.messages.say(reminder(note))
+        if text := reminder(note):
+            session.messages.say(text)
 
 
 class Session:

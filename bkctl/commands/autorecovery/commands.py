@@ -109,10 +109,10 @@ autorecovery.command(
     help="""Switch autorecovery off, for the whole cluster.
 
     Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
-    off until `enable`, or until --for has passed. Meanwhile `bkctl doctor` and every command that
-    succeeds print a reminder, with the user and host that disabled it. Only bookied ends the pause;
-    Java's auditor does not. If no bookied runs autorecovery, the command prints a crontab line that
-    runs `enable`.
+    off until `enable`, or until --for has passed. `bkctl doctor` reports a pause, with the user and
+    host that disabled autorecovery. Without --for, or later than its end, every command that
+    succeeds prints a reminder. Only bookied ends the pause; Java's auditor does not. If no bookied
+    runs autorecovery, the command prints a crontab line that runs `enable`.
     """,
     params=(
         option(

@@ -373,6 +373,9 @@ def stop_bookie(
     pid = require_owner(locked_root(home) or home / "ledgers") if one.pid is None else one.pid
     if session.plans_only([f"stop process {pid}, bookie {bookie_id}"]):
         return
+    prevent = _how_to_prevent_repair(found.uri)
+    if starts_again and prevent:
+        session.note(f"autorecovery may mark and copy its ledgers during the restart; {prevent}")
     (home / START_REQUEST).unlink(missing_ok=True)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
@@ -382,19 +385,19 @@ def stop_bookie(
         return
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
-    if _is_repaired(found.uri):
-        words = ("bkctl", "-u", found.uri, "autorecovery", "disable", "--for", "30m")
+    if prevent:
         session.note(
-            "autorecovery copies its ledgers, if any, to other bookies from now on; "
-            f"to prevent that: {shlex.join(words)}"
+            f"autorecovery copies its ledgers, if any, to other bookies from now on; {prevent}"
         )
 
 
-def _is_repaired(uri: str) -> bool:
-    """Return whether autorecovery is enabled; True if the metadata cannot be read."""
+def _how_to_prevent_repair(uri: str) -> str:
+    """Return how to pause autorecovery; "" if it is disabled."""
     with contextlib.suppress(BookKeeperError), ClusterMetadata(lambda: uri) as metadata:
-        return metadata.is_repaired()
-    return True
+        if not metadata.is_repaired():
+            return ""
+    words = ("bkctl", "-u", uri, "autorecovery", "disable", "--for", "30m")
+    return f"to prevent that: {shlex.join(words)}"
 
 
 def _named(

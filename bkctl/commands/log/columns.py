@@ -39,7 +39,9 @@ class LogSummary:
     entries: int | None = field(
         "Number of entries in the log's closed ledgers.", header="CLOSED ENTRIES"
     )
-    length: int | None = field("Payload size of the log's closed ledgers.", kind=Kind.BYTES)
+    length: int | None = field(
+        "Payload size of the log's closed ledgers.", kind=Kind.BYTES, header="CLOSED LENGTH"
+    )
     trimmed: int | None = field("Number of ledgers that were trimmed.", rank=1)
     roll_size: int | None = field(
         "Size at which a new ledger begins; 0 means never.",

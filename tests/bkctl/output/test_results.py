@@ -173,6 +173,12 @@ def test_an_unknown_column_is_a_usage_error_that_names_the_others() -> None:
     assert "ledger_id" in caught.value.hint
 
 
+def test_a_word_for_a_size_leads_to_the_sizes_of_the_view() -> None:
+    bookies = [BookieSummary(BOOKIES[0], "down")]
+    with pytest.raises(UsageError, match="no field 'bytes'; did you mean free or total"):
+        _printed(bookies, columns="bytes")
+
+
 def test_a_narrow_terminal_hides_columns_and_says_so_but_never_cuts_ids(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

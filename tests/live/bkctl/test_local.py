@@ -422,6 +422,10 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         assert f"started bookie {ids[1]}; its log is" in restarted.stderr
         assert "autorecovery" not in restarted.stderr
         assert len(set(before) & set(_processes(directory))) == 1
+        assert run_here("-u", cluster.uri, "autorecovery", "enable").returncode == 0
+        restarted = run_here("local", "restart", directory, ids[1])
+        assert "autorecovery may mark and copy its ledgers during the restart" in restarted.stderr
+        assert "autorecovery disable --for 30m" in restarted.stderr
         for word in ("start", "stop"):
             unknown = run_here("local", word, directory, "127.0.0.1:1")
             assert unknown.returncode == ExitStatus.NOT_FOUND
