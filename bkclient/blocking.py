@@ -50,6 +50,8 @@ HEED_S: Final = 0.5
 """Seconds after which the waiting thread notices a signal that another thread received."""
 
 _starting: Final = threading.Lock()
+_used_in: Final = set[int]()
+"""The process with the reactor's thread; a forked process inherits this set, but not the thread."""
 
 
 def reactor_in_thread() -> Any:
@@ -62,12 +64,12 @@ def reactor_in_thread() -> Any:
     from twisted.internet import reactor
 
     the_reactor: Any = reactor
-    if hasattr(the_reactor, "user_pid"):
+    if _used_in:
         _require_usable(the_reactor)
     with _starting:
         if not the_reactor.running:
             _start(the_reactor)
-        the_reactor.user_pid = os.getpid()
+        _used_in.add(os.getpid())
     _require_usable(the_reactor)
     return the_reactor
 
@@ -84,7 +86,7 @@ def _require_usable(reactor: Any) -> None:
 
 
 def _why_unusable(reactor: Any) -> str | None:
-    if reactor.user_pid != os.getpid():
+    if os.getpid() not in _used_in:
         return (
             "after a fork: its thread runs in the parent process only; start this process with"
             " spawn, or use the client first in this process"

@@ -12,13 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.placement.ensemble_search import (
-    arrange,
-    by_label,
-    holds,
-    others_in_windows,
-    spans,
-)
+from bkclient.placement.ensemble_search import arrange, by_label, holds, others_in_windows, spans
 from bkclient.placement.policy import (
     Draw,
     Ensemble,

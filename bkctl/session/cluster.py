@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -21,17 +21,15 @@ if TYPE_CHECKING:
     from bkctl.session.messages import Messages
     from wire.ids import LedgerId
 
-
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class SessionCluster:
     """The cluster of one command; it reads settings and connects at the first use."""
 
-    def __init__(self, host: Host, options: Options, messages: Messages, caller: Caller) -> None:
-        """``caller`` runs metadata reads through the client."""
+    def __init__(self, host: Host, options: Options, messages: Messages) -> None:
         self._host, self._options, self._messages = host, options, messages
-        self._caller = caller
         self._settings: tuple[str, ClientConfig] | None = None
         self._view: MetadataView | None = None
         self._at_end = contextlib.ExitStack()
@@ -80,6 +78,16 @@ class SessionCluster:
         self._read_note(lambda: client.call(_replication_note))
         return client
 
+    def call(
+        self,
+        function: Callable[Concatenate[Client, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
+        with self._messages.waiting("waiting for the cluster"):
+            return self.client.call(function, *args, **kwargs)
+
     def with_store(self, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
         """Return ``await work(store)``, with the metadata of a cluster that may not exist."""
         from bkclient.blocking import with_store
@@ -100,7 +108,7 @@ class SessionCluster:
             found = None if self._options.verbose > 1 else self._host.metadata_reader(uri, config)
             if found is not None:
                 found.warn = self._messages.warn_as_logs_do
-            self._view = found or self._client_view()
+            self._view = found or ClientMetadataView(self)
         with self._waiting(self.uri), _unanswered(self.uri):
             self._view.begin()
         self._read_note(self._view.replication_note)
@@ -109,7 +117,7 @@ class SessionCluster:
     @property
     def view_in_use(self) -> MetadataView:
         """The view that the command used, else a view through its client: no further connection."""
-        return self._view or self._client_view()
+        return self._view or ClientMetadataView(self)
 
     @property
     def was_reached(self) -> bool:
@@ -127,9 +135,6 @@ class SessionCluster:
 
         with contextlib.suppress(ClientError):
             self.replication_note = read()
-
-    def _client_view(self) -> MetadataView:
-        return ClientMetadataView(self._caller)
 
     def close_view(self) -> None:
         """Close the connection that reads metadata; the next read opens a new one."""
@@ -173,9 +178,6 @@ def _start_logging(options: Options, messages: Messages) -> None:
     start_logging(level, lambda: messages.host.stderr)
 
 
-P = ParamSpec("P")
-
-
 class MetadataView(Protocol):
     """Reads of the metadata. All methods block, and raise ``ClientError`` if the read fails."""
 
@@ -201,37 +203,17 @@ class MetadataView(Protocol):
         """Close the connection of the reads."""
 
 
-class Caller(Protocol):
-    """Calls of a client's functions on the reactor; a ``Session`` is a caller."""
-
-    def call(
-        self,
-        function: Callable[Concatenate[Client, P], Awaitable[T]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Run ``await function(client, *args)``; return its value."""
-
-    def iterate(
-        self,
-        function: Callable[Concatenate[Client, P], AsyncIterator[T]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Iterator[T]:
-        """Yield what ``function(client, *args)``, an async iterator, yields."""
-
-
 class ClientMetadataView:
     """A ``MetadataView`` through a client."""
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+    def __init__(self, cluster: SessionCluster) -> None:
+        self._cluster = cluster
 
     def begin(self) -> None:
         """Do nothing: the client watches the metadata itself."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
-        return self._caller.iterate(lambda client: client.store.ledger_ranges(after=after))
+        return self._cluster.client.iterate(lambda client: client.store.ledger_ranges(after=after))
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
         """Yield ledgers in batches; the first batch has ``AT_FIRST`` of them."""
@@ -240,18 +222,18 @@ class ClientMetadataView:
         end = 0
         while end < len(ids):
             at, end = end, end + (IDS_AT_ONCE if end else AT_FIRST)
-            yield self._caller.call(_ledgers, ids[at:end])
+            yield self._cluster.call(_ledgers, ids[at:end])
 
     def bookies(self) -> tuple[BookieStatus, ...]:
         from bkclient.admin import operations
 
-        return self._caller.call(operations.list_bookies)
+        return self._cluster.call(operations.list_bookies)
 
     def replication_note(self) -> bytes | None:
-        return self._caller.call(_replication_note)
+        return self._cluster.call(_replication_note)
 
     def instance_id(self) -> str | None:
-        return self._caller.call(lambda client: client.store.instance_id())
+        return self._cluster.call(lambda client: client.store.instance_id())
 
     def close(self) -> None:
         """Do nothing: the client belongs to its owner."""

@@ -97,7 +97,7 @@ class Session:
         self.messages = Messages(options, host)
         self.questions = Questions(options, self.messages)
         self.input = Input(host)
-        self.cluster = SessionCluster(host, options, self.messages, self)
+        self.cluster = SessionCluster(host, options, self.messages)
         self._emitter: Emitter | None = None
 
     @property

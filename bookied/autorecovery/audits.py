@@ -22,19 +22,10 @@ from twisted.logger import Logger
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.concurrency import for_each
-from bkclient.errors import (
-    ClientError,
-    MetadataStoreError,
-    NoSuchLedgerError,
-)
+from bkclient.errors import ClientError, MetadataStoreError, NoSuchLedgerError
 from bkclient.metadata.api import MarkError
 from bkclient.metadata.tree.store import MetadataStore
-from bkclient.quorum.replica_counts import (
-    EntrySet,
-    ReplicaCounts,
-    bookies_to_ask,
-    count_replicas,
-)
+from bkclient.quorum.replica_counts import EntrySet, ReplicaCounts, bookies_to_ask, count_replicas
 from bkclient.replication.replica_check import LedgerChecker, list_entries, view_ledger
 from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId

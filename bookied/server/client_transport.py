@@ -27,6 +27,9 @@ GATHER_MAX: Final = 64
 SEND_BYTES: Final = 1024 * 1024
 """Bytes that one turn of the reactor sends to one client, at most: 0.3 ms."""
 
+IN_PIECES_BYTES: Final = 4096
+"""``read_bytes`` of a client that sends requests in pieces: as many as a large read."""
+
 _NOT_NOW: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS})
 
 

@@ -20,9 +20,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from bkclient.concurrency import cancel
-from bookied.process.reactor import LARGE_BYTES
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.answer_order import Replies
+from bookied.server.client_transport import IN_PIECES_BYTES
 from bookied.server.context import ServerContext
 from bookied.server.frame_dispatch import FrameDispatch
 from bookied.server.limits.backpressure import ConnectionLoad
@@ -136,7 +136,7 @@ class BookieConnection(Protocol):
         if self._load.adds:
             self._update_read_size()
         if dispatch.has_rest and not self._is_lost:  # Pieces do not delay complete requests.
-            self._reader.read_bytes = LARGE_BYTES
+            self._reader.read_bytes = IN_PIECES_BYTES
         if not dispatch.is_waiting:
             turns.others_ask()
 

@@ -24,11 +24,7 @@ from bkclient.metadata.tree.store import MetadataStore
 from bookied.config.bookie import BookieConfig
 from bookied.directories.bookie_id import HostNames, RealHost
 from bookied.directories.lock import DirectoryLocks
-from bookied.errors import (
-    BookieExitStatus,
-    BookieStopError,
-    SecurityStartError,
-)
+from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.server.listener import Listener, TcpListener
 from bookied.server.reads.reads_from_disk import RunBlocking
 from bookied.service.threads import (

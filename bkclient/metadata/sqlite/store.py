@@ -23,11 +23,7 @@ from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.tree import SqliteTree
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.logs import TOMBSTONE, check_log_name, log_changed, no_log
-from bkclient.metadata.tree.nodes import (
-    ATTEMPTS_MAX,
-    Fired,
-    NodeVersionError,
-)
+from bkclient.metadata.tree.nodes import ATTEMPTS_MAX, Fired, NodeVersionError
 from bkclient.metadata.tree.store import MetadataStore
 from bkclient.metadata.tree.underreplication.branch import readable_mark
 from wire.ids import LedgerId

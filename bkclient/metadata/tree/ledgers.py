@@ -33,11 +33,7 @@ from bkclient.metadata.tree.store_part import TreePart
 from bkclient.metadata.zk_paths import Digits, LedgerLayout
 from wire.errors import MetadataFormatError
 from wire.ids import LEDGER_ID_REFUSED, LedgerId
-from wire.ledger_metadata import (
-    LedgerMetadata,
-    decode_metadata,
-    encode_for_write,
-)
+from wire.ledger_metadata import LedgerMetadata, decode_metadata, encode_for_write
 
 log = Logger()
 

@@ -8,11 +8,7 @@ from typing import Final
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode, Versioned
-from bkclient.metadata.errors import (
-    IncompatibleLayoutError,
-    MetadataAccessError,
-    NotFoundError,
-)
+from bkclient.metadata.errors import IncompatibleLayoutError, MetadataAccessError, NotFoundError
 from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,

@@ -20,12 +20,7 @@ from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from wire.codes import FRAME_BYTES_MAX, ReturnCode
-from wire.errors import (
-    BadRequestError,
-    BookKeeperError,
-    NoSuchEntryError,
-    NoSuchLedgerError,
-)
+from wire.errors import BadRequestError, BookKeeperError, NoSuchEntryError, NoSuchLedgerError
 from wire.frames.entry_packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, BatchReadResponse, Response

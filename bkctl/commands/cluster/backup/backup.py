@@ -11,11 +11,7 @@ from bkclient.concurrency import wall_ms
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import MetadataAccessError
-from bkctl.commands.cluster.backup.backup_file import (
-    INFO_COLUMNS,
-    BackupInfo,
-    write_nodes,
-)
+from bkctl.commands.cluster.backup.backup_file import INFO_COLUMNS, BackupInfo, write_nodes
 from bkctl.errors import CommandError, NothingFoundError, RefusedError
 from bkctl.output.atomic_file import replacing_file, require_new
 from bkctl.output.units import counted, human_bytes, human_duration
