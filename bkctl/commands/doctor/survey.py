@@ -146,20 +146,20 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
         f"looked at {counted(len(cluster.bookies), 'bookie')} and "
         f"{counted(cluster.ledgers.total, 'ledger')} by {len(rules_for(cluster))} rules"
     )
+    read = (
+        f"Only the first and last entries of {counted(cluster.ledgers.ends_read, 'ledger')} were "
+        "read; `bkctl ledger verify --all` reads all entries and finds lost ones between them"
+    )
     bad = sum(one.severity in _BAD for one in found)
     troubles = sum(one.severity is Severity.TROUBLE for one in found)
     if bad:
-        session.note(looked)
+        session.note(f"{looked}. {read}")
         raise ProblemsError(f"{counted(bad, 'finding')} of loss or risk")
     if troubles:
-        session.note(looked)
+        session.note(f"{looked}. {read}")
         raise WarningsError(f"{counted(troubles, 'finding')} of trouble")
     notes = f"{counted(len(found), 'note')}, and " if found else ""
-    session.note(
-        f"{looked}: {notes}no problem found. All copies of the first and last entries of "
-        f"{counted(cluster.ledgers.ends_read, 'ledger')} were read; `bkctl ledger verify --all` "
-        "reads all entries"
-    )
+    session.note(f"{looked}: {notes}no problem found. {read}")
 
 
 # The cluster ------------------------------------------------------------------------------------

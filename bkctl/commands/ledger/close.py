@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bkclient.admin import one_shot_adds, operations
 from bkctl.commands.ledger import id_arguments as ledger_ids
@@ -112,9 +112,14 @@ async def _fence_ledger(client: Client, ledger_id: LedgerId) -> LedgerFenced:
     )
 
 
+_BEFORE: Final = "was closed before"
+
+
 def _closed_sentence(closed: LedgerClosed) -> str:
     holds = f"{counted(closed.last_entry + 1, 'entry')}, {human_bytes(closed.length)}"
-    return f"ledger {closed.ledger_id} {closed.how}: {holds}"
+    unread = closed.how == _BEFORE and closed.last_entry >= 0
+    then = f"; `bkctl ledger verify {closed.ledger_id}` checks its entries" if unread else ""
+    return f"ledger {closed.ledger_id} {closed.how}: {holds}{then}"
 
 
 @shown("ledgers", sentence=_closed_sentence)
@@ -161,7 +166,7 @@ def _recover_unless_closed(session: Session, ledger_id: LedgerId, found: LedgerM
     if found.is_closed and session.dry_run:
         return f"leave ledger {ledger_id}, which is closed"
     if found.is_closed:
-        return _closed(ledger_id, found, "was closed before")
+        return _closed(ledger_id, found, _BEFORE)
     if session.dry_run:
         return f"fence, recover and close ledger {ledger_id} ({found.state.word})"
     confirm_fencing(session, ledger_id, found, f"Recover and close ledger {ledger_id}?")

@@ -237,7 +237,8 @@ ledger.command(
     the settings.
 
     Metadata does not show whether an open ledger's writer still runs. `bkctl ledger tail LEDGER_ID
-    -f -n 0` prints new entries, and only a writer makes them.
+    -f -n 0` prints new entries, and only a writer makes them. `bkctl doctor --open-for 1d` names
+    ledgers that have been open for longer and that no writer has released.
     """,
     params=(
         STATE,

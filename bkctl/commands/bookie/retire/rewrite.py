@@ -112,11 +112,19 @@ class _BadEntries:
     ledger_id: LedgerId
     ranges: tuple[tuple[EntryId, EntryId], ...]
     count: int
+    lost: int
+    """The number of the ledger's entries without a readable copy, on this bookie or others."""
 
     @property
     def text(self) -> str:
         ranges = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in self.ranges)
-        return f"ledger {self.ledger_id}, {counted(self.count, 'entry')}: {ranges}"
+        lost = (
+            f"; {counted(self.lost, 'entry')} of the ledger cannot be written: no bookie has a "
+            "readable copy"
+            if self.lost
+            else ""
+        )
+        return f"ledger {self.ledger_id}, {counted(self.count, 'entry')}: {ranges}{lost}"
 
 
 def rewrite(
@@ -218,4 +226,6 @@ def _of_bookie(found: LedgerVerification, bookie_id: BookieId) -> list[_BadEntri
         if one.flaw in _REWRITTEN:
             ranges += one.entries
             count += one.count
-    return [_BadEntries(found.ledger_id, tuple(sorted(ranges)), count)] if ranges else []
+    if not ranges:
+        return []
+    return [_BadEntries(found.ledger_id, tuple(sorted(ranges)), count, found.entries_lost)]

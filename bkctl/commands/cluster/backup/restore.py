@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from bkclient.replication.ledger_verification import lost_ledgers
 from bkctl.commands.cluster.backup import backup_file
 from bkctl.commands.cluster.backup.backup_file import BackupCounts, BackupInfo
 from bkctl.commands.cluster.metadata_contents import read_contents
+from bkctl.commands.cluster.node_decoding import known
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_time
 from bkctl.output.views import Column, shown
@@ -44,7 +45,7 @@ _NEW_CTIMES: Final = (
 )
 
 _NEWER: Final = (
-    "ledgers that are newer than the backup have no metadata now, and bookies delete their entries "
+    "ledgers that are newer than the backup {have} no metadata, and bookies delete their entries "
     "after a start, by garbage collection. Before a bookie starts, `bkctl disk ledgers -o id "
     "-c FILE` lists its ledgers, and `bkctl disk salvage LEDGER --out DIR BOOKIE_DIR...` saves the "
     "entries that several bookies have"
@@ -70,6 +71,8 @@ class _Missing:
     """The number of existing nodes of each kind."""
     differing: tuple[str, ...]
     """The paths of existing nodes whose value differs from the backup."""
+    newer: tuple[LedgerId, ...]
+    """The ledgers of the root that the backup lacks, in a restore of all nodes."""
 
     @property
     def text(self) -> str:
@@ -80,11 +83,19 @@ class _Missing:
     @property
     def staying(self) -> str:
         """The existing nodes, which are not changed, as the end of a sentence."""
-        if not self.existing:
-            return ""
-        stay = "exists and stays" if self.existing == 1 else "exist and stay"
-        kinds = ", ".join(self.existing_lines)
-        return f"; {counted(self.existing, 'node')} {stay}: {kinds}"
+        text = ""
+        if self.existing:
+            stay = "exists and stays" if self.existing == 1 else "exist and stay"
+            kinds = ", ".join(self.existing_lines)
+            text = f"; {counted(self.existing, 'node')} {stay}: {kinds}"
+        if self.newer:
+            stay = (
+                "is not in the backup and stays"
+                if len(self.newer) == 1
+                else ("are not in the backup and stay")
+            )
+            text += f"; {counted(len(self.newer), 'ledger')} {stay}: {some_names(self.newer)}"
+        return text
 
 
 def _kept(paths: Collection[str]) -> str:
@@ -150,7 +161,9 @@ def restore(
     session.about = str(file)
     plan = _planned(session, file, force, ledger_ids)
     if session.dry_run:
-        if plan.missing is not None and plan.missing.differing:
+        if plan.missing is None:
+            session.warn(_NEWER.format(have="will have"))
+        elif plan.missing.differing:
             session.warn(_kept(plan.missing.differing))
         session.plan(plan.steps())
         return
@@ -163,7 +176,7 @@ def restore(
     if not session.uri.startswith("sqlite:"):
         session.note(_NEW_CTIMES)
     if plan.missing is None:
-        session.warn(_NEWER)
+        session.warn(_NEWER.format(have="have"))
     if kept:
         session.warn(_kept(kept))
     _look_for_entries(session, restored)
@@ -428,8 +441,10 @@ def _missing(
     ledger_ids: list[LedgerId] = []
     cookies: list[BookieId] = []
     differing: list[str] = []
+    others = set[str]() if only else set(existing)
     for some in backup_file.stored_nodes(file, only):
         for node in some:
+            others.discard(node.path)
             if node.path in existing:
                 staying.add(node.path)
                 if node.path != zk_paths.ELECTION and existing[node.path] not in {
@@ -455,7 +470,16 @@ def _missing(
         existing=staying.nodes,
         existing_lines=tuple(kinds),
         differing=tuple(differing),
+        newer=tuple(sorted(_ledgers_of(others, info))),
     )
+
+
+def _ledgers_of(paths: Iterable[str], info: BackupInfo) -> Iterator[LedgerId]:
+    """Yield the ledgers whose metadata is at one of these paths."""
+    for path in paths:
+        found = known(path, b"", info.layout)
+        if found.kind == "ledger" and found.ledger_id is not None:
+            yield found.ledger_id
 
 
 async def _target(store: MetadataStore) -> _RestoreTarget:

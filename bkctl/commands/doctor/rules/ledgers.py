@@ -152,7 +152,9 @@ def open_long(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.open_long
     age = human_duration(seen.limits.open_s)
     what = f"{verb(some.count, 'is', 'are')} open for more than {age}: does a writer still run?"
-    yield from ledger_finding(Severity.TROUBLE, "ledgers-open-long", some, what, _recover(some))
+    check = f"bkctl ledger tail {next(iter(some.first), 0)} -f -n 0"
+    fix = f"if `{check}` prints no entries of a writer: {_recover(some)}"
+    yield from ledger_finding(Severity.TROUBLE, "ledgers-open-long", some, what, fix)
 
 
 def _recover(some: LedgerSample) -> str:

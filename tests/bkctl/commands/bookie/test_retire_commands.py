@@ -17,6 +17,7 @@ from bkclient.replication.recover_bookies import recover_bookies
 from bkclient.replication.repair_states import RepairState
 from tests.bkclient.replication_world import (
     STRIPED,
+    TRIPLE,
     check_whole,
     closed_ledger,
     has_cookie,
@@ -281,6 +282,15 @@ class TestRecover:
         assert spare in check_whole(world, ledger_id, payloads(10)).all_bookies()
         again = run_in(world, "recover", "b2", "--ledger", ledger_id, "--to", spare, "--yes")
         assert f"no fragment of ledger {ledger_id} lists b2: its entries are on" in again.err
+
+    def test_a_plan_to_write_copies_again_counts_the_entries_that_are_lost(self) -> None:
+        world = World(3)
+        ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
+        for bookie in world.bookies.values():
+            del bookie.ledgers[ledger_id].entries[4]
+        del world[BookieId("b2")].ledgers[ledger_id].entries[6]
+        plan = run_in(world, "bookie", "recover", "b2", "--to", "b2", "--dry-run").out
+        assert f"ledger {ledger_id}, 2 entries: 4, 6; 1 entry of the ledger cannot be" in plan
 
     def test_all_ledgers_that_are_named_are_moved(self) -> None:
         world = World(4)

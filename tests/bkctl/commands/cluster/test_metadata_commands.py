@@ -282,6 +282,8 @@ class TestRestore:
         plan = at(target, "cluster", "restore", file, "--dry-run").out
         assert "4 ledgers, 2 cookies, 1 mark, 1 log" in plan
         assert not (tmp_path / "new.db").exists()
+        newer = "ledgers that are newer than the backup will have no metadata"
+        assert newer in at(target, "cluster", "restore", file, "--dry-run").err
         restored = at(target, "cluster", "restore", file, "--yes")
         said = restored.out
         assert "are reserved; new ledgers get higher ids" in restored.err
@@ -457,6 +459,19 @@ class TestRestore:
         os.mkfifo(tmp_path / "pipe")
         said = at(f"sqlite://{tmp_path}/m.db", "cluster", "restore", tmp_path / "pipe", ok=False)
         assert (said.status, "not a regular file" in said.err) == (ExitStatus.NOT_FOUND, True)
+
+    def test_ledgers_that_the_backup_lacks_are_named_before_a_restore(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        target, older = f"sqlite://{tmp_path}/new.db", tmp_path / "older.jsonl"
+        at(target, "cluster", "restore", file, "--yes")
+        words = ("cluster", "restore", "--force", "root", "--dry-run")
+        assert "not in the backup" not in at(target, *words, file).out
+        at(target, "ledger", "delete", 0, "--yes", *_FORCED[:2])
+        at(target, "cluster", "backup", older)
+        at(target, "cluster", "restore", file, "--ledger", 0, "--yes")
+        plan = at(target, *words, older).out
+        assert plan.endswith("; 1 ledger is not in the backup and stays: 0\n")
 
     def test_one_ledger_is_restored_alone(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/new.db"

@@ -156,7 +156,8 @@ def test_a_healthy_cluster_is_well(patient: Patient) -> None:
     assert (result.status, result.out) == (0, "")
     assert "looked at 4 bookies and 2 ledgers" in result.err
     assert (
-        "no problem found. All copies of the first and last entries of 1 ledger were" in result.err
+        "no problem found. Only the first and last entries of 1 ledger were read; `bkctl"
+        in result.err
     )
 
 
@@ -169,6 +170,8 @@ def test_a_ledger_without_a_mark_that_lost_its_entries_is_a_loss(patient: Patien
     result = patient.doctor()
     assert result.status == 10
     assert "no problem found" not in result.err
+    assert "Only the first and last entries of " in result.err
+    assert "`bkctl ledger verify --all` reads all entries and finds lost ones" in result.err
     lost = patient.findings()["ledgers-lost"]
     assert (lost["danger"], lost["examples"]) == ("loss", ["2"])
 
@@ -317,7 +320,7 @@ def test_notes_are_no_problem_and_are_counted(patient: Patient) -> None:
     patient.ledger(1, A, write_quorum=1)
     result = patient.doctor()
     assert result.status == 0
-    assert ": 1 note, and no problem found. All copies of the first and last " in result.err
+    assert ": 1 note, and no problem found. Only the first and last " in result.err
 
 
 def test_a_ledger_that_was_handed_over_has_no_writer_to_miss(patient: Patient) -> None:
@@ -563,6 +566,7 @@ def test_20_recoveries_that_nobody_ends_are_seen(patient: Patient) -> None:
     found = patient.findings()
     assert found["ledgers-in-recovery"]["fix"] == "bkctl ledger recover 1"
     assert found["ledgers-open-long"]["examples"] == ["2"]
+    assert "`bkctl ledger tail 2 -f -n 0` prints no" in found["ledgers-open-long"]["fix"]
     assert "ledgers-open-long" not in patient.findings("--open-for", "30d")
 
 

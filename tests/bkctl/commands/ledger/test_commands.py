@@ -457,7 +457,11 @@ def test_fencing_says_who_answered_and_recovery_closes(run: Run) -> None:
     # It has lost its writer already, so that nobody needs to be asked.
     closed = run("ledger", "recover", ledger, "--json").json
     assert (closed["how"], closed["last_entry"], closed["length"]) == ("recovered and closed", 1, 2)
-    assert "was closed before" in run("ledger", "recover", ledger).out
+    again = run("ledger", "recover", ledger).out
+    assert again == (
+        f"ledger {ledger} was closed before: 2 entries, 2 B; `bkctl ledger verify {ledger}` checks "
+        "its entries\n"
+    )
     assert run("ledger", "fence", ledger, "--yes", ok=False).status == ExitStatus.CONFLICT
 
 

@@ -641,7 +641,7 @@ def test_many_ledgers_are_closed_recovered_and_fenced_by_their_ids(world: World)
     ]
     fenced = run_in(world, "ledger", "fence", ids[2], ids[3], "--yes").out
     assert fenced.count("no writer can add") == 2
-    assert run_in(world, "ledger", "close", *ids, "--yes").out.count("ledger ") == 4
+    assert run_in(world, "ledger", "close", *ids, "--yes").out.count("\n") == 4
     assert {world.stored(one).is_closed for one in ids} == {True}
 
 
