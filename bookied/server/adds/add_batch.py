@@ -31,6 +31,12 @@ SHARED_BYTES: Final = 256 * 1024
 log = Logger()
 
 
+_NO_PAGE_NO: Final = -(2**63)
+"""A page number that no entry has, even if its id is negative."""
+
+_NO_PAGE: Final[WritablePage] = {}
+
+
 class AddReplies(Protocol):
     """The receiver of the answers to adds; ``Replies`` is one."""
 
@@ -58,33 +64,46 @@ class AnswerShape(NamedTuple):
     """The number of list elements of one answer."""
 
 
-class AddBatch:
-    """The adds of one or more reads, as a sequence of runs.
+class LedgerAdds:
+    """The adds of one read to one ledger, which may alternate with adds to other ledgers."""
 
-    A run is consecutive adds to one ledger. The first run of a storage reserves space in the
-    storage.
-    """
+    __slots__ = (
+        "adds",
+        "last_entry",
+        "max_lac",
+        "page",
+        "page_no",
+        "part",
+        "size_bytes",
+        "state",
+    )
+
+    def __init__(self, state: CachedLedger, part: AddPart) -> None:
+        self.state, self.part = state, part
+        self.last_entry, self.max_lac = state.last_entry, state.lac
+        self.page: WritablePage = _NO_PAGE
+        """The index page to write locations to; it has the number ``page_no``."""
+        self.page_no = _NO_PAGE_NO
+        self.adds = self.size_bytes = 0
+        """The number of adds, and the bytes of their records."""
+
+
+class AddBatch:
+    """The adds of one or more reads; the first add of a storage reserves space in the storage."""
 
     __slots__ = (
         "_advanced",
-        "_answers_begin",
         "_began_ns",
-        "_begin",
-        "_begin_at",
         "_bookie",
         "_kinds",
-        "_part",
+        "_ledgers",
         "_parts",
         "_shape",
         "_size_bytes_max",
-        "_state",
         "_stored",
         "_takes",
-        "answers",
         "is_recovery",
-        "location",
         "new_pages",
-        "records",
         "size_bytes",
     )
 
@@ -107,13 +126,10 @@ class AddBatch:
         self._stored: dict[LedgerStorage, _Stored] = {}
         # Ledgers whose ids have the same remainder have the same storage and the same journal.
         self._kinds = math.lcm(len(bookie.storages), len(bookie.journals))
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, AddPart] = {}
+        self._ledgers: list[LedgerAdds] = []
         self._takes = bookie.adds.takes
-        self._state: CachedLedger | None = None
         self._advanced: list[tuple[CachedLedger, int]] = []
-        self._begin = self._begin_at = self._answers_begin = 0
-        self.location = 0
-        """The location of the run's first entry packet."""
         self.is_recovery = False
         """Whether the adds are recovery adds; a batch has only one kind."""
         self.new_pages = 0
@@ -129,16 +145,11 @@ class AddBatch:
                 return False
         return True
 
-    def begin_run(self, ledger_id: int, master_key: bytes, at: int) -> CachedLedger | None:
-        """Return the ledger if it accepts plain adds with this key, else None.
+    def begin_ledger(self, ledger_id: int, master_key: bytes) -> LedgerAdds | None:
+        """Return the adds of this read to a ledger that accepts plain adds with this key, or None.
 
-        The caller appends the run's records and answers to ``records`` and ``answers``, and counts
-        locations from ``location`` on.
-
-        Args:
-            ledger_id: the ledger of all adds of the run.
-            master_key: the master key in the adds.
-            at: the offset of the run's first frame.
+        Call once for each ledger in a read. For each add the caller appends the records and the
+        answers to the lists of the ledger's part, counts the add, and sets its location.
         """
         kind = ledger_id % self._kinds
         part = self._parts.get(kind)
@@ -152,13 +163,11 @@ class AddBatch:
             part = self._begin_part(kind)
             if part is None:
                 return None
-        stored = part.stored
-        self._state, self._part, self._begin_at = state, part, at
-        self.location, self.records, self.answers = stored.location, stored.records, part.answers
-        self._begin, self._answers_begin = len(stored.records), len(part.answers)
-        return state
+        ledger = LedgerAdds(state, part)
+        self._ledgers.append(ledger)
+        return ledger
 
-    def _begin_part(self, kind: int) -> _Part | None:
+    def _begin_part(self, kind: int) -> AddPart | None:
         storage, journals = self._bookie.storages.of(kind), self._bookie.journals
         stored = self._stored.get(storage)
         if stored is None:
@@ -167,66 +176,54 @@ class AddBatch:
             except (BookKeeperError, OSError):
                 return None  # The plain path gets the same error, and answers it.
             stored = self._stored[storage] = _Stored(location)
-        part = _Part(storage, journals[kind % len(journals)], stored)
+        has_others = self._kinds > len(self._bookie.storages)
+        part = AddPart(storage, journals[kind % len(journals)], stored, has_others=has_others)
         self._parts[kind] = part
         return part
 
-    def end_run(self, at: int, location: int, last_entry: int, max_lac: int) -> None:
-        """Store the results of the run: its sizes, the last entry and the LAC.
+    def has_page(self, ledger: LedgerAdds, page_no: int) -> bool:
+        """Set the ledger's index page; return False if the plain path must refuse the add."""
+        if not 0 <= page_no <= _PAGE_MAX:
+            return False
+        state = ledger.state
+        changes = state.changes
+        try:
+            page = state.page_for_write(page_no)
+        except (BookKeeperError, OSError):
+            return False
+        if state.changes != changes and not isinstance(page, dict):
+            self.new_pages += 1  # New locations without a page cost almost nothing.
+        ledger.page, ledger.page_no = page, page_no
+        return True
 
-        Args:
-            at: the offset after the run's last frame.
-            location: the location of the storage's next entry packet.
-            last_entry: the ledger's last entry.
-            max_lac: the highest LAC of the ledger.
-        """
-        state, self._state = self._state, None
-        if state is None or at == self._begin_at:
-            return
-        part, stored = self._part, self._part.stored
-        stored.sizes.append((state.ledger_id, location - stored.location))
-        stored.location = location
-        end = len(stored.records)
-        part.runs.append((self._begin, end))
-        part.frame_bytes += at - self._begin_at
-        state.last_entry = last_entry
-        if max_lac > state.lac:
-            # ``_store`` wakes the readers that wait for the LAC, after the entries are readable.
-            self._advanced.append((state, max_lac))
-        if state.new is not None and state.new.pages:
-            # Each add has two records: a length and a packet.
-            stored.locations += (end - self._begin) // 2
-            if end - self._begin > SLOTS_MAX:
-                with suppress(BookKeeperError, OSError):  # The next add gets the same error.
-                    state.join_many()
-
-    def page(self, page_no: int) -> WritablePage | None:
-        """Return the index page to write locations to.
-
-        None if the plain path must refuse the add.
-        """
-        if self._state is None or not 0 <= page_no <= _PAGE_MAX:
-            return None
-        changes, page = self._state.changes, None
-        with suppress(BookKeeperError, OSError):
-            page = self._state.page_for_write(page_no)
-        if not isinstance(page, dict):  # New locations without a page cost almost nothing.
-            self.new_pages += self._state.changes - changes
-        return page
-
-    def drop_run(self) -> None:
-        """Remove the run that has not ended."""
-        if self._state is not None:
-            del self.records[self._begin :], self.answers[self._answers_begin :]
-            self._state = None
+    def drop_read(self) -> None:
+        """Remove the adds of the read that has not ended."""
+        self._ledgers = []
+        for part in self._parts.values():
+            part.drop_read()
 
     def end_read(self, replies: AddReplies, began_ns: int) -> None:
         """Count the adds of one read; ``replies`` gets the answers when the adds are durable."""
+        for ledger in self._ledgers:
+            if not ledger.adds:
+                continue
+            state, stored = ledger.state, ledger.part.stored
+            state.last_entry = ledger.last_entry
+            if ledger.max_lac > state.lac:
+                # ``_store`` wakes the readers that wait for it, after the entries are readable.
+                self._advanced.append((state, ledger.max_lac))
+            stored.sizes.append((state.ledger_id, ledger.size_bytes))
+            if state.new is not None and state.new.pages:
+                stored.locations += ledger.adds
+                if ledger.adds > SLOTS_MAX // 2:
+                    with suppress(BookKeeperError, OSError):  # The next add gets the same error.
+                        state.join_many()
+        self._ledgers = []
         for part in self._parts.values():
             adds = len(part.answers) // self._shape.parts
             if adds:
                 answers = self._shape.start + self._shape.start.join(part.answers)
-                size_bytes, part.frame_bytes, part.answers = part.frame_bytes, 0, []
+                size_bytes = part.end_read()
                 part.reads.append((replies, answers, size_bytes, adds, began_ns))
                 part.adds += adds
                 self.size_bytes += size_bytes
@@ -246,7 +243,7 @@ class AddBatch:
                 for replies, _, size_bytes, adds, _ in part.reads:
                     replies.drop_adds(size_bytes, adds)
 
-    def _store(self, parts: list[_Part]) -> None:
+    def _store(self, parts: list[AddPart]) -> None:
         blobs = {}
         for storage, stored in self._stored.items():
             if stored.records:
@@ -269,7 +266,7 @@ class AddBatch:
 class _Stored:
     """The records of the batch for one storage."""
 
-    __slots__ = ("location", "locations", "records", "sizes")
+    __slots__ = ("_ended", "location", "locations", "records", "sizes")
 
     def __init__(self, location: int) -> None:
         self.location = location
@@ -278,24 +275,45 @@ class _Stored:
         """Number of locations of ledgers that have unflushed locations."""
         self.records: list[bytes | memoryview] = []
         self.sizes: list[tuple[int, int]] = []
+        self._ended = 0, location
+
+    def end_read(self) -> None:
+        """Keep the records so far."""
+        self._ended = len(self.records), self.location
+
+    def drop_read(self) -> None:
+        """Remove the records since ``end_read``."""
+        count, self.location = self._ended
+        del self.records[count:]
 
 
-class _Part:
+class AddPart:
     """The adds of one storage that are written to one journal."""
 
     __slots__ = (
+        "_ended",
         "adds",
         "answers",
         "frame_bytes",
         "hot",
         "journal",
+        "own",
         "reads",
-        "runs",
         "storage",
         "stored",
     )
 
-    def __init__(self, storage: LedgerStorage, journal: Journal, stored: _Stored) -> None:
+    def __init__(
+        self, storage: LedgerStorage, journal: Journal, stored: _Stored, *, has_others: bool
+    ) -> None:
+        """Begin with no adds.
+
+        Args:
+            storage: the storage of the ledgers.
+            journal: the journal of the ledgers.
+            stored: the records of all parts of the storage.
+            has_others: whether the storage may have other parts, with other journals.
+        """
         self.storage, self.journal, self.stored = storage, journal, stored
         self.hot = storage.hot
         self.answers: list[bytes] = []
@@ -303,12 +321,25 @@ class _Part:
         self.frame_bytes = 0
         self.adds = 0
         self.reads: list[TakenRead] = []
-        self.runs: list[tuple[int, int]] = []
-        """The part's records among the storage's records: start and end of each run."""
+        self.own: list[bytes | memoryview] | None = [] if has_others else None
+        """The part's records; None if they are those of the storage."""
+        self._ended = 0
+
+    def end_read(self) -> int:
+        """Keep the adds so far; return the size of the frames of the last read."""
+        self.stored.end_read()
+        self._ended = len(self.own or ())
+        size_bytes, self.frame_bytes, self.answers = self.frame_bytes, 0, []
+        return size_bytes
+
+    def drop_read(self) -> None:
+        """Remove the adds since ``end_read``."""
+        self.stored.drop_read()
+        self.frame_bytes, self.answers = 0, []
+        if self.own is not None:
+            del self.own[self._ended :]
 
     def records(self, blob: bytes) -> bytes:
         """Return the part's records; ``blob`` contains all records of the storage."""
-        if len(self.runs) == len(self.stored.sizes):
-            return blob
-        records = self.stored.records
-        return b"".join(b"".join(records[begin:end]) for begin, end in self.runs)
+        is_all = self.own is None or len(self.own) == len(self.stored.records)
+        return blob if is_all else b"".join(self.own or ())

@@ -16,7 +16,13 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeVar
 
-from bookied.server.adds.add_batch import AddBatch, AddReplies, AnswerShape
+from bookied.server.adds.add_batch import (
+    AddBatch,
+    AddPart,
+    AddReplies,
+    AnswerShape,
+    LedgerAdds,
+)
 from bookied.server.adds.uniform_adds import (
     CONTINUES,
     LEDGER_BYTES,
@@ -28,7 +34,6 @@ from bookied.server.adds.uniform_adds import (
 )
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.request_rules import Bookie
-from bookied.storage.index.unflushed_locations import WritablePage
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.frames import v3
@@ -136,7 +141,7 @@ class FastAdds:
         try:
             return take(data, at, batch, pages + pages_max)
         except BaseException:
-            batch.drop_run()
+            batch.drop_read()
             raise
         finally:
             self.new_pages = batch.new_pages - pages
@@ -148,13 +153,12 @@ class FastAdds:
         """Return the offset after the plain adds."""
         unpack, end = _V2_ADD.unpack_from, len(data)
         last_start = end - _FRAME_BYTES_MIN
-        records: list[bytes | memoryview] = []
-        answers: list[bytes] = []
-        page: WritablePage = []
+        ledgers: dict[bytes, LedgerAdds] = {}
+        ledger: LedgerAdds
+        part: AddPart | None = None
+        location = part_at = 0
         # The values of the previous add; no add has these initial values.
-        length = page_no = last_entry = max_lac = _NONE
-        location = 0
-        head = prefix = b""
+        length, head, prefix = _NONE, b"", b""
         source: bytes | memoryview = data
         rows_from = at
         while at <= last_start:
@@ -163,47 +167,60 @@ class FastAdds:
             if stop > end:
                 break
             if frame_head != head:
-                batch.end_run(at, location, last_entry, max_lac)
-                header, key, ledger_id = _V2_HEAD.unpack(frame_head)
-                if header != ADD_HEADER:
-                    break
-                state = batch.begin_run(ledger_id, key, at)
-                if state is None:
-                    break
-                location, records, answers = batch.location, batch.records, batch.answers
-                head, page_no = frame_head, _NONE
-                last_entry, max_lac = state.last_entry, state.lac
+                found = ledgers.get(frame_head)
+                if found is None:
+                    header, key, ledger_id = _V2_HEAD.unpack(frame_head)
+                    found = batch.begin_ledger(ledger_id, key) if header == ADD_HEADER else None
+                    if found is None:
+                        break
+                    ledgers[frame_head] = found
+                ledger, head = found, frame_head
+                if ledger.part is not part:
+                    if part is not None:
+                        part.stored.location = location
+                        part.frame_bytes += at - part_at
+                    part, part_at = ledger.part, at
+                    location, records = part.stored.location, part.stored.records
+                    answers, own = part.answers, part.own
             if frame_length != length:
                 if not _FRAME_BYTES_MIN <= frame_length + 4 <= self._frame_bytes_max:
                     break
                 length, prefix = frame_length, _LENGTH.pack(frame_length - 24)
                 source = _source(data, length)
-            if entry_id >> 10 != page_no:
-                found = batch.page(entry_id >> 10) if batch.new_pages < pages_max else None
-                if found is None:
-                    break
-                page, page_no = found, entry_id >> 10
+            page_no = entry_id >> 10
+            if page_no != ledger.page_no and (
+                batch.new_pages >= pages_max or not batch.has_page(ledger, page_no)
+            ):
+                break
+            # A packet is 24 bytes shorter than the frame; its record has a length of 4.
+            record_bytes = frame_length - 20
             if at >= rows_from and at + ROWS * (stop - at) <= end:
                 rows = self._v2_rows(data, at, stop - at)
-                taken = rows and rows.take(data, at, location, page_no, page, records, answers)
-                if rows and taken:
-                    last_entry, max_lac = max(last_entry, taken[0]), max(max_lac, taken[1])
-                    location += ROWS * (frame_length - 20)
+                if rows and rows.take(data, at, location, ledger, records, answers):
+                    if own is not None:
+                        own += records[-2 * ROWS :]
+                    location += ROWS * record_bytes
                     at += rows.size_bytes
                     continue
                 rows_from = at + ROWS * (stop - at)
             body = at + _V2_BODY
-            records += prefix, source[body:stop]
+            record = prefix, source[body:stop]
+            records += record
+            if own is not None:
+                own += record
             answers.append(data[body : body + 16])
-            page[entry_id & 1023] = location
-            # A packet is 24 bytes shorter than the frame; its record has a length of 4.
-            location += frame_length - 20
-            if entry_id > last_entry:  # noqa: PLR1730 -- a call costs five times as much
-                last_entry = entry_id
-            if lac > max_lac:  # noqa: PLR1730
-                max_lac = lac
+            ledger.page[entry_id & 1023] = location
+            location += record_bytes
+            ledger.adds += 1
+            ledger.size_bytes += record_bytes
+            if entry_id > ledger.last_entry:  # noqa: PLR1730 -- a call costs five times as much
+                ledger.last_entry = entry_id
+            if lac > ledger.max_lac:  # noqa: PLR1730
+                ledger.max_lac = lac
             at = stop
-        batch.end_run(at, location, last_entry, max_lac)
+        if part is not None:
+            part.stored.location = location
+            part.frame_bytes += at - part_at
         return at
 
     def _v2_rows(self, data: bytes, at: int, frame_bytes: int) -> V2Rows | None:
@@ -250,12 +267,11 @@ class FastAdds:
         self._shape = shape
         unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
         source = _source(data, frame_bytes)
-        records: list[bytes | memoryview] = []
-        answers: list[bytes] = []
-        page: WritablePage = []
-        ledger = page_no = last_entry = max_lac = _NONE
-        location = 0
-        is_run = False
+        ledgers: dict[int, LedgerAdds] = {}
+        ledger: LedgerAdds
+        part: AddPart | None = None
+        last_ledger = _NONE
+        location = part_at = 0
         rows_from = begin_at = at
         while True:
             stop = at + frame_bytes
@@ -276,43 +292,59 @@ class FastAdds:
                 self._shape = shape = other
                 unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
                 source = _source(data, frame_bytes)
-                is_run = False
+                last_ledger = _NONE
                 continue
-            if ledger_id != ledger or not is_run:
-                batch.end_run(at, location, last_entry, max_lac)
+            if ledger_id != last_ledger:
                 if (at > begin_at or batch.size_bytes) and bool(tail) is not batch.is_recovery:
                     break  # The caller calls again with the rest.
                 batch.is_recovery = bool(tail)
-                state = batch.begin_run(ledger_id, shape.master_key, at)
-                if state is None:
-                    break
-                location, records, answers = batch.location, batch.records, batch.answers
-                ledger, page_no, is_run = ledger_id, _NONE, True
-                last_entry, max_lac = state.last_entry, state.lac
-            if entry_id >> 10 != page_no:
-                found = batch.page(entry_id >> 10) if batch.new_pages < pages_max else None
+                found = ledgers.get(ledger_id)
                 if found is None:
+                    found = batch.begin_ledger(ledger_id, shape.master_key)
+                    if found is None:
+                        break
+                    ledgers[ledger_id] = found
+                elif found.state.master_key != shape.master_key:
                     break
-                page, page_no = found, entry_id >> 10
+                ledger, last_ledger = found, ledger_id
+                if ledger.part is not part:
+                    if part is not None:
+                        part.stored.location = location
+                        part.frame_bytes += at - part_at
+                    part, part_at = ledger.part, at
+                    location, records = part.stored.location, part.stored.records
+                    answers, own = part.answers, part.own
+            page_no = entry_id >> 10
+            if page_no != ledger.page_no and (
+                batch.new_pages >= pages_max or not batch.has_page(ledger, page_no)
+            ):
+                break
             if at >= rows_from and at + ROWS * frame_bytes <= end:
                 rows = shape.rows_for(data, at)
-                taken = rows and rows.take(data, at, location, page_no, page, records, answers)
-                if rows and taken:
-                    last_entry, max_lac = max(last_entry, taken[0]), max(max_lac, taken[1])
+                if rows and rows.take(data, at, location, ledger, records, answers):
+                    if own is not None:
+                        own += records[-2 * ROWS :]
                     location += ROWS * shape.record_bytes
                     at += rows.size_bytes
                     continue
                 rows_from = at + ROWS * frame_bytes
-            records += shape.record_start, source[at + shape.packet_at : stop - len(tail)]
+            record = shape.record_start, source[at + shape.packet_at : stop - len(tail)]
+            records += record
+            if own is not None:
+                own += record
             answers += shape.answer_start, txn, shape.answer_middle, entry
-            page[entry_id & 1023] = location
+            ledger.page[entry_id & 1023] = location
             location += shape.record_bytes
-            if entry_id > last_entry:  # noqa: PLR1730 -- a call costs five times as much
-                last_entry = entry_id
-            if lac > max_lac:  # noqa: PLR1730
-                max_lac = lac
+            ledger.adds += 1
+            ledger.size_bytes += shape.record_bytes
+            if entry_id > ledger.last_entry:  # noqa: PLR1730 -- a call costs five times as much
+                ledger.last_entry = entry_id
+            if lac > ledger.max_lac:  # noqa: PLR1730
+                ledger.max_lac = lac
             at = stop
-        batch.end_run(at, location, last_entry, max_lac)
+        if part is not None:
+            part.stored.location = location
+            part.frame_bytes += at - part_at
         return at
 
 

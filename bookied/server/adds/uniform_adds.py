@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from bookied.storage.index.unflushed_locations import WritablePage
+from bookied.server.adds.add_batch import LedgerAdds
 
 ROWS: Final = 16
 """Frames in one row.
@@ -23,9 +23,6 @@ CONTINUES: Final = bytes([0] * 128 + [1] * 128)
 """A translation table: a varint becomes 1 for each byte that another byte follows, and 0 for
 the last.
 """
-
-Taken = tuple[int, int]
-"""The highest entry id and the highest LAC of the decoded adds."""
 
 LEDGER_BYTES: Final = 8
 _LENGTH: Final = Struct(">i")
@@ -53,13 +50,15 @@ class _Rows:
         at: int,
         entries: Sequence[int],
         location: int,
-        page: WritablePage,
+        ledger: LedgerAdds,
         records: list[bytes | memoryview],
     ) -> None:
         row = self._records.copy()
         row[1::2] = self._packets(data, at)
         records += row
-        size = self._record_bytes
+        page, size = ledger.page, self._record_bytes
+        ledger.adds += ROWS
+        ledger.size_bytes += ROWS * size
         for entry_id in entries:
             page[entry_id & 1023] = location
             location += size
@@ -96,19 +95,17 @@ class V2Rows(_Rows):
         data: bytes,
         at: int,
         location: int,
-        page_no: int,
-        page: WritablePage,
+        ledger: LedgerAdds,
         records: list[bytes | memoryview],
         answers: list[bytes],
-    ) -> Taken | None:
-        """Decode the row at ``at`` if all frames are alike and all entries are in this page.
+    ) -> bool:
+        """Decode the row at ``at`` if all frames are alike and all entries are in one page.
 
         Args:
             data: at least ``size_bytes`` from ``at`` on.
             at: the offset of the first frame, which is a plain add.
             location: the location of the first packet.
-            page_no: the number of ``page``.
-            page: gets the locations.
+            ledger: counts the adds; its page, which must be set, gets the locations.
             records: gets the records.
             answers: gets the ids with which the answers end.
         """
@@ -117,13 +114,15 @@ class V2Rows(_Rows):
         last = max(entries)
         if (
             numbers[::3].count(numbers[0]) != ROWS
-            or last >> 10 != page_no
-            or min(entries) >> 10 != page_no
+            or last >> 10 != ledger.page_no
+            or min(entries) >> 10 != ledger.page_no
         ):
-            return None
-        self._keep(data, at, entries, location, page, records)
+            return False
+        self._keep(data, at, entries, location, ledger, records)
         answers += self._ids(data, at)
-        return last, max(numbers[2::3])
+        ledger.last_entry = max(ledger.last_entry, last)
+        ledger.max_lac = max(ledger.max_lac, *numbers[2::3])
+        return True
 
 
 class V3Rows(_Rows):
@@ -154,11 +153,10 @@ class V3Rows(_Rows):
         data: bytes,
         at: int,
         location: int,
-        page_no: int,
-        page: WritablePage,
+        ledger: LedgerAdds,
         records: list[bytes | memoryview],
         answers: list[bytes],
-    ) -> Taken | None:
+    ) -> bool:
         """Decode the row at ``at``, as ``V2Rows.take`` does; ``answers`` gets complete answers.
 
         The caller has checked that the first add has this shape and that its ledger accepts the
@@ -174,12 +172,14 @@ class V3Rows(_Rows):
             or fields[4::7].count(key_and_ledger) != ROWS
             or b"".join(txns).translate(CONTINUES) != self._txn_marks
             or b"".join(entry_varints).translate(CONTINUES) != self._entry_marks
-            or last >> 10 != page_no
-            or min(entries) >> 10 != page_no
+            or last >> 10 != ledger.page_no
+            or min(entries) >> 10 != ledger.page_no
         ):
-            return None
-        self._keep(data, at, entries, location, page, records)
+            return False
+        self._keep(data, at, entries, location, ledger, records)
         row = self._answers.copy()
         row[1::4], row[3::4] = txns, entry_varints
         answers += row
-        return last, max(fields[6::7])
+        ledger.last_entry = max(ledger.last_entry, last)
+        ledger.max_lac = max(ledger.max_lac, *fields[6::7])
+        return True

@@ -37,8 +37,8 @@ class WriteRecords:
     offset: int
     """The offset of the records in the log."""
     blobs: list[bytes]
-    counted: dict[int, int]
-    """Bytes by ledger of the blobs that were counted by the caller."""
+    counted: list[tuple[int, int]]
+    """Pairs of ledger id and bytes of the blobs that the caller counted."""
     uncounted: list[bytes]
     size_bytes: int
 
@@ -194,7 +194,7 @@ class LogFile:
 
     def _count(self, command: WriteRecords) -> None:
         ledgers = self.ledgers
-        for ledger_id, size in command.counted.items():
+        for ledger_id, size in command.counted:
             ledgers[ledger_id] = ledgers.get(ledger_id, 0) + size
         for blob in command.uncounted:
             _count_blob(blob, ledgers)

@@ -80,7 +80,7 @@ class EntryLogWriter:
         self._offset = 0
         self._blobs: list[bytes] = []
         self._uncounted: list[bytes] = []
-        self._counted: dict[int, int] = {}
+        self._counted: list[tuple[int, int]] = []
         self._pending_bytes = 0
         self._accepted_bytes = 0
         self.paths: dict[int, Path] = {}
@@ -157,8 +157,7 @@ class EntryLogWriter:
         if counted is None:
             self._uncounted.append(blob)
         else:
-            for ledger_id, size in counted:
-                self._counted[ledger_id] = self._counted.get(ledger_id, 0) + size
+            self._counted += counted
         self._pending_bytes += len(blob)
         if self._pending_bytes >= HAND_OVER_BYTES:
             self.hand_over()
@@ -168,7 +167,7 @@ class EntryLogWriter:
         if self._blobs:
             size, self._pending_bytes = self._pending_bytes, 0
             blobs, counted, uncounted = self._blobs, self._counted, self._uncounted
-            self._blobs, self._uncounted, self._counted = [], [], {}
+            self._blobs, self._uncounted, self._counted = [], [], []
             offset = self._offset - size
             self._command(WriteRecords(self.active_log_id, offset, blobs, counted, uncounted, size))
 

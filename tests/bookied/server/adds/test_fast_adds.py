@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from pathlib import Path
@@ -316,6 +317,12 @@ def test_adds_to_many_ledgers_in_turn_are_one_batch_for_each_journal_and_directo
             read = wide.ask(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)))
             assert read.entry == packet(ledger_id, entry_id, payload=b"x" * 90)
     assert not wide._serving.server.backpressure.in_flight_bytes
+    counted: Counter[int] = Counter()
+    for storage in wide._serving.storages:
+        for ledger_id, size_bytes in storage._log._counted:
+            counted[ledger_id] += size_bytes
+    record_bytes = 4 + len(packet(0, 1, payload=b"x" * 90))
+    assert counted == dict.fromkeys(range(12), 50 * record_bytes)  # The first came before.
 
 
 @pytest.mark.parametrize("db", [False, True])

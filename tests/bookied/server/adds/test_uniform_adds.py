@@ -5,10 +5,13 @@ from __future__ import annotations
 import struct
 from array import array
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
+from bookied.server.adds.add_batch import LedgerAdds
 from bookied.server.adds.uniform_adds import ROWS, V2_ALIKE_BYTES, V2Rows, V3Rows, is_worth_a_try
+from bookied.storage.index.ledger_pages import CachedLedger
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet
 from wire.codes import AddFlag
 from wire.frames import v2, v3
@@ -42,14 +45,20 @@ class Columns:
             self.frames = [
                 v3.encode_request(request, first_txn_id + n) for n, request in enumerate(requests)
             ]
-        self.records: list[bytes] = []
+        self.records: list[bytes | memoryview] = []
         self.answers: list[bytes] = []
-        self.page = array("q", bytes(8192))
+        self.ledger = LedgerAdds(CachedLedger(LEDGER, KEY, ANY), ANY)
+        self.ledger.page = self.page = array("q", bytes(8192))
+        self.ledger.page_no = requests[0].entry_id >> 10
         self.rows = v2_rows(self.frames[0]) if protocol == "v2" else v3_rows(self.frames[0])
 
-    def take(self) -> tuple[int, int] | None:
-        data, first = b"".join(self.frames), self.requests[0].entry_id
-        return self.rows.take(data, 0, 1028, first >> 10, self.page, self.records, self.answers)
+    def take(self) -> bool:
+        data = b"".join(self.frames)
+        return self.rows.take(data, 0, 1028, self.ledger, self.records, self.answers)
+
+    @property
+    def highest(self) -> tuple[int, int]:
+        return self.ledger.last_entry, self.ledger.max_lac
 
 
 def v2_rows(frame: bytes) -> V2Rows:
@@ -77,11 +86,13 @@ def protocol(request: pytest.FixtureRequest) -> str:
 def test_a_row_becomes_records_locations_and_answers(protocol: str) -> None:
     # Not one after the other: a bookie of a wider ensemble gets only some of a ledger's entries.
     columns = Columns(protocol, [add(FIRST + 2 * n) for n in range(ROWS)])
-    assert columns.take() == (FIRST + 2 * ROWS - 2, FIRST + 2 * ROWS - 3)
+    assert columns.take()
+    assert columns.highest == (FIRST + 2 * ROWS - 2, FIRST + 2 * ROWS - 3)
     packets = [request.entry for request in columns.requests]
     sizes = [struct.pack(">i", len(each)) for each in packets]
     assert columns.records == [part for both in zip(sizes, packets, strict=True) for part in both]
     size = len(packets[0]) + 4
+    assert (columns.ledger.adds, columns.ledger.size_bytes) == (ROWS, ROWS * size)
     found = {FIRST + 2 * n: 1028 + n * size for n in range(ROWS)}
     assert {slot: place for slot, place in enumerate(columns.page) if place} == found
     if protocol == "v2":
@@ -95,14 +106,15 @@ def test_a_row_becomes_records_locations_and_answers(protocol: str) -> None:
 
 def test_of_an_entry_that_comes_twice_the_later_one_counts(protocol: str) -> None:
     columns = Columns(protocol, [add(FIRST) for _ in range(ROWS)])
-    assert columns.take() == (FIRST, FIRST - 1)
+    assert columns.take()
+    assert columns.highest == (FIRST, FIRST - 1)
     size = len(columns.requests[0].entry) + 4
     assert columns.page[FIRST] == 1028 + (ROWS - 1) * size
 
 
 def test_a_row_that_goes_back_to_the_page_before_is_left_alone(protocol: str) -> None:
     columns = Columns(protocol, [add(1024 + n) for n in range(ROWS - 1)] + [add(1023)])
-    assert columns.take() is None
+    assert not columns.take()
     assert not any(columns.page)
 
 
@@ -140,8 +152,9 @@ def test_a_varint_that_ends_early_is_not_taken_for_a_longer_one() -> None:
 
 
 def check_left_alone(columns: Columns) -> None:
-    assert columns.take() is None
+    assert not columns.take()
     assert (columns.records, columns.answers) == ([], [])
+    assert (columns.ledger.adds, columns.ledger.size_bytes, *columns.highest) == (0, 0, -1, -1)
     assert not any(columns.page)
 
 
