@@ -32,13 +32,14 @@ WRITTEN: Final = "bookie_WRITE_BYTES"
 SERVED: Final = "bookie_READ_BYTES"
 STARTED: Final = "process_start_time_seconds"
 STATUS: Final = "bookie_SERVER_STATUS"
+COPIED: Final = "replication_replication_worker_NUM_ENTRIES_WRITTEN"
 OURS: Final = "bookied_info"
 WINDOW_AGE: Final = "bookied_latency_window_age_seconds"
 SEEN: Final = "bookied_latency_requests"
 
 _WANTED: Final = (
     rf"^({ADD}|{READ}|{SYNC})(_count)?\{{|^({QUEUE}|{WRITTEN}|{SERVED}|{STARTED}|{STATUS}|{OURS})\b"
-    rf"|^({WINDOW_AGE}|{SEEN})\b|^bookie_ledger_dir_.*_usage\b"
+    rf"|^({WINDOW_AGE}|{SEEN}|{COPIED})\b|^bookie_ledger_dir_.*_usage\b"
 )
 VALUE_MAX: Final = 2.0**63
 _THREADS_MAX: Final = 256
@@ -68,6 +69,8 @@ class LoadFigures:
     latency_current: int = 0
     """Number of these requests in the current window, because the last one was empty."""
     journal_queue: int | None = None
+    copied_entries: int | None = None
+    """Entries that the bookie's replication worker has copied; None without a worker."""
     disk_used: float | None = None
     """Per cent of its fullest ledger directory in use."""
     started_s: float | None = None
@@ -145,6 +148,7 @@ def figures(samples: Iterable[MetricSample]) -> LoadFigures:
         latency_reads=sum(reads) if SEEN in page else None,
         latency_current=adds[1] + reads[1],
         journal_queue=page.total(QUEUE) if QUEUE in page else None,
+        copied_entries=page.total(COPIED) if COPIED in page else None,
         # Java's bookie reports 0 before its first disk check.
         disk_used=page.most_of_all("bookie_ledger_dir_", "_usage") or None,
         started_s=page.most(STARTED),

@@ -29,6 +29,7 @@ from bkclient.replication.repair_states import (
 from bkctl.bookies import admin_api
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.bookie.retire import recover
+from bkctl.commands.bookie.retire.worker_copies import MoveProgress, counts_of_workers
 from bkctl.errors import NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
@@ -275,7 +276,11 @@ def _wait(
 ) -> DecommissionReport:
     begun = warned = False
     warn_of_mark = _damaged_marks(session)
-    with session.progress(f"moving {counted(total, 'ledger')}") as progress:
+    ask = counts_of_workers(session) if total else None
+    with (
+        session.progress(f"moving {counted(total, 'ledger')}") as progress,
+        MoveProgress(progress, ask) as moves,
+    ):
 
         def report(step: DecommissionProgress) -> None:
             nonlocal begun, warned
@@ -286,13 +291,7 @@ def _wait(
                     f"waiting for the workers to move {left}; "
                     f"`bkctl bookie decommission-status {bookie_id}` lists them"
                 )
-            done_bytes = step.size_bytes - step.size_bytes_left
-            done_entries = step.entries - step.entries_left
-            work = (
-                recover.copying_work(done_bytes, done_entries),
-                recover.copying_work(step.size_bytes, step.entries),
-            )
-            progress.update(done_bytes, done_entries, step.size_bytes, work=work)
+            moves.moved(step)
             if step.ledgers_left and step.auditor is None and not warned:
                 warned = True
                 session.warn("no auditor is elected, so workers may be missing; run `bkctl doctor`")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 
+import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -15,6 +16,8 @@ from bkclient.metadata.api import NEW
 from bkclient.replication.decommission import DecommissionProgress, decommission
 from bkclient.replication.recover_bookies import recover_bookies
 from bkclient.replication.repair_states import RepairState
+from bkctl.commands.bookie.retire.worker_copies import MoveProgress, increase, latest
+from bkctl.output.progress import Progress
 from tests.bkclient.replication_world import (
     STRIPED,
     TRIPLE,
@@ -641,3 +644,33 @@ class TestUnreadable:
         assert f"ledger {bad} deleted" in done.out
         assert run_in(world, "ledger", "delete", bad, "--yes", ok=False).status == 3
         assert world.stored(good).is_closed
+
+
+def test_the_copies_of_workers_count_between_two_moved_ledgers() -> None:
+    shown: list[tuple[int, int | None]] = []
+
+    class Shown(Progress):
+        def update(self, done: int, items: int | None = None, *_: object, **__: object) -> None:
+            shown.append((done, items))
+
+    step = DecommissionProgress(
+        bookie_id=B2, step="moving", ledgers=2, ledgers_left=2, entries=10, entries_left=10,
+        size_bytes=1000, size_bytes_left=1000,
+    )  # fmt: skip
+    moves = MoveProgress(Shown(), None)
+    moves.copied(1)  # Before the first report the total is unknown.
+    moves.moved(step)
+    moves.copied(3)
+    moves.moved(attrs.evolve(step, ledgers_left=1, entries_left=4, size_bytes_left=300))
+    moves.copied(90)
+    moves.moved(attrs.evolve(step, ledgers_left=0, entries_left=0, size_bytes_left=0))
+    assert shown == [(100, 1), (400, 4), (700, 6), (1000, 10), (1000, 10)]
+
+
+def test_a_worker_that_restarts_or_is_silent_for_a_while_keeps_the_count() -> None:
+    known, total = [5, None, 7], 0
+    for now in ([9, 3, None], [2, 4, 8]):
+        total += increase(known, now)
+        known = [*latest(known, now)]
+    assert total == (4 + 0 + 0) + (2 + 1 + 1)
+    assert known == [2, 4, 8]
