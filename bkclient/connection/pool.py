@@ -23,7 +23,6 @@ from bkclient.concurrency import doubled_s
 from bkclient.config.client import ClientConfig
 from bkclient.connection.bookie_health import Quarantine
 from bkclient.connection.channel import BookieChannel, ChannelSettings
-from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.connection.tcp import reason_of
 from bkclient.errors import (
     BookieUnavailableError,
@@ -49,6 +48,7 @@ from wire.messages import (
 
 if TYPE_CHECKING:
     from bkclient.connection.request_trace import RequestTrace
+    from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 
 log = Logger()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -15,7 +15,6 @@ from bkclient.config.client import ClientConfig
 from bkclient.connection.add_frames import LedgerKeys
 from bkclient.connection.bookie_health import BookieHealth, Quarantine
 from bkclient.connection.pool import BookiePool, Connect
-from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.ledger.reads.replica_read import LedgerReads
@@ -30,13 +29,10 @@ from wire.digest import digester, master_key
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
+if TYPE_CHECKING:
+    from bkclient.connection.security.tls_and_sasl_handshake import Greeting
+
 log = Logger()
-
-
-class Owing(Protocol):
-    """A bookie with copies to acknowledge."""
-
-    bookie: BookieId
 
 
 class PendingCopies:
@@ -48,16 +44,16 @@ class PendingCopies:
 
     def __init__(self) -> None:
         """Begin with no copy."""
-        self._owing: set[Owing] = set()
+        self._owing: dict[object, BookieId] = {}
         self._waiters = Waiters()
 
-    def expect(self, member: Owing) -> None:
-        """Count a bookie until ``settled``."""
-        self._owing.add(member)
+    def expect(self, member: object, bookie: BookieId) -> None:
+        """Count a member of an ensemble, which is ``bookie``, until ``settled``."""
+        self._owing[member] = bookie
 
-    def settled(self, member: Owing) -> None:
+    def settled(self, member: object) -> None:
         """Forget a bookie: it has acknowledged all its copies, or failed."""
-        self._owing.discard(member)
+        self._owing.pop(member, None)
         if not self._owing:
             self._waiters.wake()
 
@@ -74,7 +70,7 @@ class PendingCopies:
     def _say_waiting(self, timeout_s: float) -> None:
         log.warn(
             "waiting for {bookies} to store the last entries, at most {timeout_s:g} s in all",
-            bookies=", ".join(sorted({member.bookie for member in self._owing})),
+            bookies=", ".join(sorted(set(self._owing.values()))),
             timeout_s=timeout_s,
         )
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bkclient.config.jaas import read_jaas
 from bkclient.errors import SecurityError
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ def _credentials(config: MetadataConfig) -> dict[str, Any]:
     Raises:
         SecurityError: the credentials cannot be read, or ``zkEnableSecurity`` is set without any.
     """
+    from bkclient.config.jaas import read_jaas
+
     found: dict[str, Any] = {}
     if config.zk_digest_path:
         found["auth_data"] = [("digest", _digest(config.zk_digest_path))]

@@ -7,7 +7,6 @@ the intervals. Bookies are asked when a choice is made, not by a timer.
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
@@ -130,6 +129,8 @@ def weights(free_bytes: Sequence[int], multiple_max: int) -> list[float]:
     if max(free_bytes, default=0) <= 0:
         return [1.0] * len(free_bytes)
     least = min(free for free in free_bytes if free > 0)
+    import statistics
+
     most = multiple_max * statistics.median(free_bytes)
     heavy = [float(free if free > 0 else least) for free in free_bytes]
     return [min(weight, most) for weight in heavy] if most > 0 else heavy

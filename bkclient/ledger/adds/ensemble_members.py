@@ -162,7 +162,7 @@ class Member:
 
         self._on_acked, self._on_failed = _ignore, note_lack
         self._last_copies = last_copies
-        last_copies.expect(self)
+        last_copies.expect(self, self.bookie)
         self._part_if_answered()
 
     def _part_if_answered(self) -> None:

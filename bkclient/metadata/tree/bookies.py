@@ -225,11 +225,6 @@ def registration_bytes(bookie_id: BookieId, info: BookieServiceInfo) -> bytes:
     return encode_service_info(info)
 
 
-def no_cookie(bookie_id: BookieId) -> CookieNotFoundError:
-    """Return the error of a bookie without a cookie."""
-    return CookieNotFoundError(f"bookie {bookie_id} has no cookie")
-
-
 @contextlib.contextmanager
 def cookie_errors(bookie_id: BookieId, version: Version = NEW) -> Iterator[None]:
     """Convert errors of a node to errors of a cookie; ``version`` is the version to replace."""
@@ -238,7 +233,7 @@ def cookie_errors(bookie_id: BookieId, version: Version = NEW) -> Iterator[None]
     except NodeExistsError as error:
         raise CookieExistsError(f"bookie {bookie_id} has a cookie") from error
     except NoNodeError as error:
-        raise no_cookie(bookie_id) from error
+        raise CookieNotFoundError(f"bookie {bookie_id} has no cookie") from error
     except NodeVersionError as error:
         text = f"cookie of {bookie_id}: version {version} is not the last one"
         raise MetadataVersionError(text) from error

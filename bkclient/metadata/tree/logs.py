@@ -54,7 +54,7 @@ class TreeLogs(TreePart):
         except NodeExistsError as error:
             version = await replace_tombstone(self._tree, zk_paths.log(name), record)
             if version is None:
-                raise log_exists(name) from error
+                raise LogExistsError(f"there is a log {name}") from error
             made = version
         stat = await self._tree.stat(zk_paths.log(name))
         return made if stat is None else version_in(stat.created, made)
@@ -167,11 +167,6 @@ def check_log_name(name: str) -> None:
 def no_log(name: str) -> NoSuchLogError:
     """Return the error of a log that does not exist."""
     return NoSuchLogError(f"log {name} does not exist")
-
-
-def log_exists(name: str) -> LogExistsError:
-    """Return the error of a log that exists already."""
-    return LogExistsError(f"there is a log {name}")
 
 
 def log_changed(name: str, version: Version) -> MetadataVersionError:

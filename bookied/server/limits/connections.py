@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -41,10 +40,6 @@ class ConnectionSettings:
     """``serverSockKeepalive``."""
 
 
-class HeldConnection(WatchedConnection, Hashable, Protocol):
-    """The interface of a connection for ``ConnectionCounts``."""
-
-
 class ConnectionCounts:
     """The open connections by address group.
 
@@ -55,7 +50,7 @@ class ConnectionCounts:
 
     def __init__(self, hits: LimitHits[Limit], clock: IReactorTime) -> None:
         self._hits, self._clock = hits, clock
-        self._by_group: dict[str, dict[HeldConnection, None]] = {}
+        self._by_group: dict[str, dict[WatchedConnection, None]] = {}
         self._count = 0
 
     def refuses(self, host: str, settings: ConnectionSettings) -> bool:
@@ -86,12 +81,12 @@ class ConnectionCounts:
             crowd[connection] = None  # The next call checks others first.
         return False
 
-    def opened(self, connection: HeldConnection, host: str) -> None:
+    def opened(self, connection: WatchedConnection, host: str) -> None:
         """Count a connection."""
         self._by_group.setdefault(group_of(host), {})[connection] = None
         self._count += 1
 
-    def closed(self, connection: HeldConnection, host: str) -> None:
+    def closed(self, connection: WatchedConnection, host: str) -> None:
         """Count out a connection; a second call does nothing."""
         group = group_of(host)
         mine = self._by_group.get(group, {})
