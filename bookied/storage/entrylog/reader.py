@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -42,6 +43,12 @@ READ_NOW_BYTES_MAX: Final = 256 * 1024
 """Longer entries are always read in a thread: copying them takes time as well."""
 
 CHUNK_BYTES: Final = 1024 * 1024
+
+NEAR_BYTES: Final = 256 * 1024
+"""Bytes before and after a record that are searched for a record that the index lacks."""
+
+SUSPECTS_MAX: Final = 16
+"""Places that may be the record; a client can send bytes that look like any number of them."""
 
 ROWS_MAX: Final = 4096
 """Records of one piece during iteration: about 800 KB of Python integers."""
@@ -599,6 +606,22 @@ class EntryLogReader:
             if end > file.size():
                 raise MissingEntryError(path, at, f"entry {entry_id} is cut: the log ends in it")
 
+    def is_near(self, location: int, ledger_id: int, entry_id: int) -> bool:
+        """Return whether a log has a record of an entry near the record at ``location``.
+
+        A log that was removed meanwhile has none.
+
+        Raises:
+            CorruptError: the log cannot be read. So for ``OSError``.
+        """
+        log_id, offset = layout.split_location(location)
+        here = offset - layout.LENGTH.size
+        begin = max(layout.HEADER_BYTES, here - NEAR_BYTES)
+        with contextlib.suppress(MissingLogError), self._reading(log_id) as (file, _path):
+            data = file.read_at(begin, here + NEAR_BYTES - begin)
+            return _is_beside(data, here - begin, ledger_id, entry_id)
+        return False
+
     def entries_of(self, ledger_id: int) -> set[int] | None:
         """Return the ids of a ledger's entries in the logs; None if a log cannot be read."""
         found: set[int] = set()
@@ -667,6 +690,29 @@ class EntryLogReader:
     def close(self) -> None:
         """Close all files."""
         self._open.close()
+
+
+def _is_beside(data: bytes, here: int, ledger_id: int, entry_id: int) -> bool:
+    """Return whether an entry's record is among those before and after the record at ``here``.
+
+    Other bytes may look like a record. But a record that begins before ``here`` is followed by
+    records up to ``here``, and each record after it begins where another one ends.
+    """
+    ids = layout.RECORD.pack(0, ledger_id, entry_id)[layout.LENGTH.size :]
+    found = (place.start() - layout.LENGTH.size for place in re.finditer(re.escape(ids), data))
+    starts = list(islice(found, SUSPECTS_MAX))
+    after = set(_starts(data, here)) if starts and starts[-1] > here else set()
+    return any(at in after if at > here else at >= 0 and here in _starts(data, at) for at in starts)
+
+
+def _starts(data: bytes, at: int) -> Iterator[int]:
+    """Yield where the record at ``at`` and those after it begin."""
+    while at + layout.RECORD.size <= len(data):
+        yield at
+        length = layout.LENGTH.unpack_from(data, at)[0]
+        if length < layout.BODY_BYTES_MIN:
+            return
+        at += layout.LENGTH.size + length
 
 
 def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:

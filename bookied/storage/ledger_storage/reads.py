@@ -8,11 +8,12 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import attrs
 
-from bookied.errors import CorruptError, IndexCutError, MissingLogError
+from bookied.errors import CorruptError, IndexCutError, IndexEntryError, MissingLogError
 from bookied.stats.metrics import StorageStats
 from bookied.storage.entrylog.entry_rows import EntryRows
 from bookied.storage.entrylog.format import is_possible
@@ -76,7 +77,8 @@ class StoredEntryReads:
         """Return an entry packet or where to read it; None if the entry is missing.
 
         Never waits for a disk. The operating system's page cache counts as memory. It also reads
-        ahead, because entries are in the log in order of arrival.
+        ahead, because entries are in the log in order of arrival. An index file has no checksum, so
+        ``fetch`` decides whether an entry below the last one is missing.
         """
         if not 0 <= entry_id <= state.last_entry:
             return None
@@ -87,7 +89,8 @@ class StoredEntryReads:
         if location is None:
             return NeedsDisk(0, state, state.changes)
         if location == 0:
-            return None
+            may_be_lost = entry_id >> 10 < state.file_pages and not self._index.writes_locations
+            return NeedsDisk(0, state, state.changes) if may_be_lost else None
         ledger_id = state.ledger_id
         return (
             self._cache.get(location, ledger_id, entry_id)
@@ -182,9 +185,29 @@ class StoredEntryReads:
             kept = partial(self._pages.keep_read, needed.state, needed.changes, page_no, page)
             self._loaded.append(kept)
             location = page[entry_id & (PAGE_SLOTS - 1)]
+            if not location and not self._index.writes_locations:
+                self._insist_missing(ledger_id, entry_id, page)
             if location and not is_possible(location):
                 location = 0  # ``read_disk`` then gets the error from the index.
         return self.read_disk(location, ledger_id, entry_id)
+
+    def _insist_missing(self, ledger_id: int, entry_id: int, page: array[int]) -> None:
+        """Check that no log has an entry without location, near the entries before and after it.
+
+        Raises:
+            IndexEntryError: a log has the entry: its slot in the index was overwritten with zeros.
+            CorruptError: the index or a log is damaged. So for ``OSError``.
+        """
+        page_no, slot = divmod(entry_id, PAGE_SLOTS)
+        before = _first_location(reversed(page[:slot]))
+        if not before and page_no:
+            before = _first_location(reversed(self._index.load_page(ledger_id, page_no - 1)))
+        after = _first_location(page[slot + 1 :])
+        after = after or _first_location(self._index.load_page(ledger_id, page_no + 1))
+        for location in filter(is_possible, (before, after)):
+            if self._reader.is_near(location, ledger_id, entry_id):
+                message = f"no location of entry {entry_id}, which is in log {location >> 32:x}"
+                raise IndexEntryError(Path(layout.relative_name(ledger_id)), None, message)
 
     def read_disk(self, location: int, ledger_id: int, entry_id: int) -> bytes:
         """Return an entry packet from the files. Blocks; any thread.
@@ -279,6 +302,11 @@ class StoredEntryReads:
                 used = _USED.finditer(bytes(map(bool, page)))
                 runs = [(first + run.start(), run.end() - run.start()) for run in used]
             yield page_no, runs
+
+
+def _first_location(page: Iterable[int]) -> int:
+    """Return the first location of a page or of a part of it, 0 if there is none."""
+    return next(filter(None, page), 0)
 
 
 _USED: Final = re.compile(b"\x01+")

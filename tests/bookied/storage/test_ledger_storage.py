@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred, fail
 from bookied.errors import (
     CorruptError,
     DiskWriteFailedError,
+    IndexEntryError,
     IndexFormatError,
     StorageError,
     return_code,
@@ -24,7 +25,7 @@ from bookied.errors import (
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
 from bookied.storage.files.files import RealFiles
-from bookied.storage.index.format import PAGE_SLOTS, relative_path
+from bookied.storage.index.format import HEADER_BYTES, PAGE_SLOTS, relative_path
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import CachedLedger, Move
 from bookied.storage.journal.format import ledger_key_record
@@ -118,6 +119,65 @@ def test_entries_are_read_from_memory_then_from_disk_then_after_a_restart() -> N
     assert {at: desk.read(*at) for at in sent} == sent
     assert sorted(desk.storage.ledgers.ids()) == [1, 2, 300]
     assert stored_entries(desk.storage, 300) == list(range(60))
+
+
+@pytest.mark.parametrize("zeroed", [range(5, 6), range(3), range(1, 29), range(1020, 1029)])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_slots_that_read_zero_are_damage_where_the_log_has_their_entries(
+    zeroed: range, *, is_restarted: bool
+) -> None:
+    """A recovery would take "no such entry" as proof; another copy heals damage."""
+    desk = Desk()
+    for entry in range(1100):
+        for ledger in (1, 2):
+            desk.add(ledger, entry, 2)
+    desk.restart()
+    file = desk.files.open_update(I0 / relative_path(1))
+    file.write_at(HEADER_BYTES + 8 * zeroed.start, bytes(8 * len(zeroed)))
+    file.sync()
+    file.close()
+    if is_restarted:
+        desk.restart()
+    for entry in zeroed:
+        with pytest.raises(IndexEntryError, match=f"no location of entry {entry}, which is in log"):
+            desk.read(1, entry)
+    assert desk.read(1, zeroed.stop) == packet(1, zeroed.stop, 2)
+    assert desk.read(2, zeroed.start) == packet(2, zeroed.start, 2)
+
+
+def test_entries_that_other_bookies_have_are_missing() -> None:
+    desk = Desk()
+    alike = struct.pack(">iqq", 40, 1, 4) * 3
+    for entry in range(0, 90, 3):
+        desk.add(1, entry)
+        desk.add(2, entry + 1)
+        desk.storage.adds.add(desk.ledger(3), 1, struct.pack(">qqq", 3, 1, 4) + alike)
+    assert desk.read(1, 4) is None
+    for _ in range(2):
+        desk.restart()
+        for entry in (1, 2, 4, 85):
+            with pytest.raises(NoSuchEntryError):
+                desk.read(1, entry)
+        assert desk.read(1, 88) is None, "behind the last one"
+    desk.add(1, 4)
+    assert desk.read(1, 4) == packet(1, 4)
+    with pytest.raises(NoSuchEntryError):
+        desk.read(1, 5)
+
+
+def test_a_ledger_made_again_has_no_entry_of_its_predecessor() -> None:
+    """Its index file is still there while a checkpoint is under way."""
+    desk = Desk()
+    for entry in range(9):
+        desk.add(1, entry)
+    desk.flush()
+    flushing = Turns(desk.storage.flush(Blocking))
+    desk.storage.ledgers.delete(1)
+    desk.add(1, 8)
+    assert desk.read(1, 3) is None
+    flushing.finish()
+    desk.flush()
+    assert desk.read(1, 8) == packet(1, 8)
 
 
 def test_logs_that_begin_after_a_collection_are_not_finished_for_it() -> None:
@@ -271,7 +331,8 @@ def test_pages_kept_for_readers_go_with_their_ledger() -> None:
     desk.storage.ledgers.delete(1)
     newer = desk.add(1, 5)
     desk.flush()
-    assert desk.read(1, 3) is None
+    with pytest.raises(NoSuchEntryError):
+        desk.read(1, 3)
     assert desk.read(1, 5) == newer
 
 
