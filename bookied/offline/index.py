@@ -277,8 +277,9 @@ class _Nothing:
     def floor(self, key: bytes) -> None:
         """Return None."""
 
-    def check_synced(self) -> None:
-        """Do nothing: nothing can be lost."""
+    def check_synced(self) -> bool:
+        """Return False: nothing can be lost."""
+        return False
 
     def close(self) -> None:
         """Do nothing."""

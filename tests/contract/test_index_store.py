@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from array import array
 from collections.abc import Callable
 from functools import partial
@@ -224,6 +226,33 @@ def test_a_ledger_whose_row_is_lost_is_listed_again() -> None:
     assert (index.ledger_ids(), index.location(1, 1)) == ([1], 5000)
     index.write([LedgerChange(2, HEADER, ())])
     assert index.location(2, 1) == 0, "replay has all its entries"
+    index.close()
+
+
+def test_a_lost_row_that_finds_no_space_is_found_again() -> None:
+    files = SimFiles(Random(1))
+    files.make_durable(Path("/i/current"))
+    index = RocksIndex(Path("/i/current"), partial(SimKeyValues, files))
+    index.open()
+    index.write([LedgerChange(1, HEADER, ((0, page(e1=5000)),))])
+    index.close()
+    rows = SimKeyValues(files, Path("/i/current/ledgers"))
+    rows.delete([ledger_key(1)])
+    rows.sync()
+    rows.close()
+    index = RocksIndex(Path("/i/current"), partial(SimKeyValues, files))
+    index.open()
+
+    def is_full(operation: str, _path: Path) -> None:
+        if operation == "write":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    files.fault = is_full
+    with pytest.raises(OSError, match="No space"):
+        index.remove_hidden()
+    files.fault = None
+    index.remove_hidden()
+    assert index.ledger_ids() == [1]
     index.close()
 
 

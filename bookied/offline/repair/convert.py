@@ -389,6 +389,8 @@ class ToIndexFiles(_Direction):
                         f"{directory}: an integrity check is due, and only the databases can "
                         "record it; run the bookie until the check has ended"
                     )
+                while not source.remove_hidden():
+                    pass  # A ledger whose row is lost is listed again, in limbo.
                 for ledger_id in sorted(source.ledger_ids()):
                     entries += self._write_file(source, directory, ledger_id, new_ids)
                     done += 1

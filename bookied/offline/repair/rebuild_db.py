@@ -113,11 +113,11 @@ class RebuildDb:
             LedgerPlaceError: as for ``ledgers``; nothing is changed.
         """
         pairs = self.found.pairs()
-        wanted = []
+        wanted, rescan = [], Rescan(self.files, self.progress)
         for number, (_ledger_dir, index_dir) in enumerate(pairs):
             wanted.append(set(self._stored_ledgers(index_dir)))
             require_own_ledgers(wanted[-1], index_dir.parent, number, len(pairs))
-        rescan = Rescan(self.files, self.progress)
+            wanted[-1].update(self._located(rescan, index_dir))  # The rows of some may be lost.
         is_asked = not (self.dry_run or are_ledgers_rebuilt)
         journalled = _before_marks(rescan, self.found) if is_asked else JournalTail()
         return [

@@ -46,16 +46,15 @@ class LedgerRemoval:
         written = storage.ledgers.watch()
         try:
             local = storage.ledgers.ids()
-            dropped = self._collection.status.ledgers_dropped
             await self._drop_excess(local)
             gone = await self._pace.waiting(self._effects.garbage.gone(local))
             for start in range(0, len(gone), DROP_AT_ONCE):
                 await self._drop(gone[start : start + DROP_AT_ONCE], written)
         finally:
             storage.ledgers.unwatch(written)
+        # The logs of ledgers that are not listed are removed next.
+        await storage.remove_deleted(self._pace.run_blocking)
         self._collection.note(ledgers=len(storage.ledgers.ids()))
-        if self._collection.status.ledgers_dropped > dropped:
-            await storage.remove_deleted(self._pace.run_blocking)
 
     async def _drop_excess(self, local: Sequence[int]) -> None:
         wait_s, written = self._collection.settings.excess_wait_s, self._written_since_excess

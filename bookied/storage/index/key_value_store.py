@@ -51,8 +51,10 @@ class KeyValues(Protocol):
     def note_synced(self) -> None:
         """Store durably, beside the data, how much of it is synced; for ``check_synced``."""
 
-    def check_synced(self) -> None:
+    def check_synced(self) -> bool:
         """Check that everything that ``note_synced`` recorded is present.
+
+        Return whether it recorded anything.
 
         Raises:
             DbRecordError: some is missing: the data is damaged, or an older copy.
@@ -79,12 +81,14 @@ class IndexDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._rows: KeyValues
+        self.is_noted = False
+        """True if bookied has used the database before, and so no durable change is lost."""
 
     def open(self, open_key_values: OpenKeyValues) -> None:
         """Open the database; see ``RocksIndex.open``."""
         self._rows = open_key_values(self.path)
         try:
-            self._rows.check_synced()
+            self.is_noted = self._rows.check_synced()
             self._list()
         except BaseException:
             self._rows.close()

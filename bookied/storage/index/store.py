@@ -134,8 +134,10 @@ class IndexStore(Protocol):
     def hide(self, ledger_id: int) -> None:
         """Remove a deleted ledger from memory only; unknown ledgers are ignored."""
 
-    def remove_hidden(self, in_memory: Collection[int] = ()) -> None:
+    def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:
         """Remove hidden ledgers from disk, durably; after a crash before that, they are back.
+
+        Return whether ``ledger_ids`` has all ledgers; if not, each call adds some.
 
         ``in_memory`` are ledgers that exist and may not be stored yet; any thread may look them up.
 

@@ -70,13 +70,17 @@ class Flush:
                     raise
 
     async def remove_deleted(self, run_blocking: RunBlocking) -> None:
-        """Remove deleted ledgers from the index, durably; index files need no disk space for that.
+        """Remove deleted ledgers from the index, durably; afterwards it lists all others.
+
+        Index files need no disk space for that.
 
         Raises:
             StorageError: not all are removed. So for ``OSError``.
         """
-        async with self._turn:
-            await run_blocking(partial(self._index.remove_hidden, self._pages.hot))
+        lists_all = False
+        while not lists_all:
+            async with self._turn:
+                lists_all = await run_blocking(partial(self._index.remove_hidden, self._pages.hot))
 
     async def _write_all(self, run_blocking: RunBlocking) -> None:
         async with self._turn:

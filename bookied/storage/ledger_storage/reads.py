@@ -186,12 +186,12 @@ class StoredEntryReads:
             self._loaded.append(kept)
             location = page[entry_id & (PAGE_SLOTS - 1)]
             if not location and not self._index.writes_locations:
-                self._insist_missing(ledger_id, entry_id, page)
+                self._require_missing(ledger_id, entry_id, page)
             if location and not is_possible(location):
                 location = 0  # ``read_disk`` then gets the error from the index.
         return self.read_disk(location, ledger_id, entry_id)
 
-    def _insist_missing(self, ledger_id: int, entry_id: int, page: array[int]) -> None:
+    def _require_missing(self, ledger_id: int, entry_id: int, page: array[int]) -> None:
         """Check that no log has an entry without location, near the entries before and after it.
 
         Raises:

@@ -135,11 +135,13 @@ class SimKeyValues:
         note = SyncedNote(self._identity, self._synced)
         self._files.write_atomic(note_path(self._path.parent), encode_note(note))
 
-    def check_synced(self) -> None:
+    def check_synced(self) -> bool:
         path = note_path(self._path.parent)
-        if self._files.exists(path):
-            found = SyncedNote(self._identity, self._changes)
-            check_note(self._files.read(path), found, self._path.parent)
+        if not self._files.exists(path):
+            return False
+        found = SyncedNote(self._identity, self._changes)
+        check_note(self._files.read(path), found, self._path.parent)
+        return True
 
     def close(self) -> None:
         self._file.close()

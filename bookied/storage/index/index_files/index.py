@@ -126,7 +126,7 @@ class IndexFiles(IndexReads):
             self._open.forget(path)
             self._hidden.append(path)
 
-    def remove_hidden(self, in_memory: Collection[int] = ()) -> None:  # noqa: ARG002
+    def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:  # noqa: ARG002
         """Remove files durably: a ledger that is created again may get its file elsewhere. Blocks.
 
         Raises:
@@ -138,6 +138,7 @@ class IndexFiles(IndexReads):
                     self._files.remove(path)
             self._files.sync_dirs({path.parent: None for path in some})
             del self._hidden[: len(some)]
+        return True
 
     def close(self) -> None:
         """Close all files."""

@@ -399,13 +399,14 @@ class RocksDatabase:
             RealFiles().write_atomic(note_path(self._path), encode_note(note))
             self._noted = self._synced
 
-    def check_synced(self) -> None:
+    def check_synced(self) -> bool:
         """See ``KeyValues``."""
         if self._note is None:
-            return
+            return False
         with _TranslatedErrors(self._path):
             changes = self._db.latest_sequence_number()
         check_note(self._note, SyncedNote(self._identity(), changes), self._path)
+        return True
 
     def _read_note(self) -> bytes | None:
         """Return the note.

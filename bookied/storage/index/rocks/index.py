@@ -58,6 +58,7 @@ class RocksIndex:
         self._is_open = False
         self._unfinished: set[int] = set()  # Ledgers that are not stored but may have locations.
         self._hidden: list[int] = []
+        self._search_at: int | None = 0
 
     @property
     def locations_path(self) -> Path:
@@ -235,8 +236,10 @@ class RocksIndex:
         """Return False: a key has its complete value, or does not exist."""
         return False
 
-    def remove_hidden(self, in_memory: Collection[int] = ()) -> None:
+    def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:
         """Remove keys of hidden ledgers durably; list some ledgers again that have only locations.
+
+        Return whether all ledgers with locations are listed.
 
         Locations are removed first, as in Java: so no deletion leaves locations of a ledger that is
         not stored. A crash leaves them before the ledger is stored, and then replay has the ledger
@@ -250,7 +253,9 @@ class RocksIndex:
         self._locations.remove(hidden)
         self._ledgers.remove(hidden)
         self._hidden = self._hidden[len(hidden) :]
-        unlisted = self._locations.find_unlisted(self._ledgers.ids)
+        unlisted, then_at = self._locations.find_unlisted(self._ledgers.ids, self._search_at)
         known = {one for one in unlisted if one in in_memory}
         self._locations.remove(sorted(known))
         self._ledgers.restore([one for one in unlisted if one not in known])
+        self._search_at = then_at  # Only now: after an error the same ledgers are found again.
+        return then_at is None

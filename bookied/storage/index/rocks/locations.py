@@ -21,8 +21,8 @@ from bookied.storage.index.rocks import format as layout
 READ_AT_ONCE: Final = 256
 """Locations read in one call, which keeps the interpreter's lock."""
 
-SWEPT_AT_ONCE: Final = 256
-"""Ledgers checked in one checkpoint until all are checked."""
+SEARCHED_AT_ONCE: Final = 256
+"""Ledgers checked in one checkpoint until all are checked, once bookied has used the database."""
 
 
 class RocksLocations(IndexDatabase):
@@ -31,7 +31,6 @@ class RocksLocations(IndexDatabase):
     def __init__(self, directory: Path) -> None:
         """See ``RocksIndex``."""
         super().__init__(directory / layout.LOCATIONS)
-        self._sweep_at: int | None = 0
 
     def compact(self) -> None:
         """Rewrite the database without deleted keys; see ``KeyValues.compact``.
@@ -121,27 +120,26 @@ class RocksLocations(IndexDatabase):
             self._rows.delete_ranges(map(layout.ledger_range, ledger_ids))
             self._rows.sync()
 
-    def find_unlisted(self, stored: Collection[int]) -> list[int]:
-        """Return some ledgers that have locations and are not stored.
+    def find_unlisted(
+        self, stored: Collection[int], at: int | None
+    ) -> tuple[list[int], int | None]:
+        """Return some ledgers from ``at`` on that have locations and are not stored.
 
-        Call at the beginning of a checkpoint only: later, ledgers being written are not stored yet
-        either. Each call continues the search, which ends after the last ledger.
+        Also return where to continue the search, None after the last ledger. Never call it while a
+        checkpoint writes: ledgers being written are not stored yet either.
         """
-        unlisted = []
-        for _ in range(SWEPT_AT_ONCE):
-            if self._sweep_at is None:
-                break
-            begin = layout.location_key(self._sweep_at, 0)
-            found = self._rows.items(begin, layout.LEDGER_KEYS_END, 1)
+        unlisted: list[int] = []
+        searched = 0
+        while at is not None and not (self.is_noted and searched == SEARCHED_AT_ONCE):
+            searched += 1
+            found = self._rows.items(layout.location_key(at, 0), layout.LEDGER_KEYS_END, 1)
             if not found:
-                self._sweep_at = None
-                break
+                return unlisted, None
             ledger_id, _ = layout.decode_location_key(found[0][0], self.path)
             if ledger_id not in stored:
                 unlisted.append(ledger_id)
-            is_last = ledger_id == layout.ENTRY_ID_LIMIT
-            self._sweep_at = None if is_last else ledger_id + 1
-        return unlisted
+            at = None if ledger_id == layout.ENTRY_ID_LIMIT else ledger_id + 1
+        return unlisted, at
 
 
 def _page_begin(ledger_id: int, page_no: int) -> bytes:

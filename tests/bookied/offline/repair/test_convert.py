@@ -20,6 +20,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.rocks.format import ledger_key
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from tests.bookied.offline.repair.test_rebuild_index import KEY, index, lac_packet, log, packet
@@ -136,6 +137,18 @@ def as_db(files: SimFiles) -> SimFiles:
     for directory in ("/", "/l0", "/l0/current"):
         files.sync_dir(Path(directory))
     return files
+
+
+def test_a_ledger_whose_row_is_lost_is_not_left_behind() -> None:
+    """It has locations alone; without them garbage collection would remove its entries."""
+    files = small(SimFiles(Random(1)))
+    conversion(files).to_db()
+    rows = SimKeyValues(files, Path("/l0/current/ledgers"))
+    rows.delete([ledger_key(8)])
+    rows.sync()
+    rows.close()
+    with pytest.raises(ConversionRefusedError, match="ledger 8 may have lost entries"):
+        conversion(files).to_interleaved()
 
 
 @pytest.mark.parametrize("to", ["db", "interleaved"])

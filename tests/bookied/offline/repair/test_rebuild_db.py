@@ -363,6 +363,20 @@ def test_an_older_list_of_ledgers_is_not_believed(tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_locations_of_a_ledger_whose_row_is_lost_stay() -> None:
+    files = make(SimFiles(Random(1)))
+    store = SimKeyValues(files, Path("/l0/current/ledgers"))
+    store.delete([layout.ledger_key(8)])
+    store.sync()
+    store.close()
+    rebuild(files).locations()
+    index = RocksIndex(Path("/l0/current"), partial(SimKeyValues, files))
+    index.open()
+    index.remove_hidden()
+    assert index.location(8, 1) == location(0, 1071)
+    index.close()
+
+
 def test_a_dry_run_writes_nothing() -> None:
     files = make(SimFiles(Random(1)))
     before = files.contents()

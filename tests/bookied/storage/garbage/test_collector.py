@@ -18,6 +18,7 @@ from bookied.storage.entrylog.format import MAP_PLACE_OFFSET, decode_header, fil
 from bookied.storage.garbage.compaction_rate import CollectionStoppedError
 from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
 from bookied.storage.index.format import HEADER_BYTES, relative_path
+from bookied.storage.index.rocks.format import ledger_key
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld
 from tests.bookied.worlds.storage_world import Blocking, Turns
@@ -25,9 +26,11 @@ from tests.bookied.worlds.storage_world import Blocking, Turns
 LOGS = Path("/l0/current")
 
 
-def make_world(seed: int = 1, *, directories: int = 1, **settings: Any) -> GcWorld:
+def make_world(
+    seed: int = 1, *, directories: int = 1, db: bool = False, **settings: Any
+) -> GcWorld:
     given: dict[str, Any] = {"transactional": False, "outstanding_max": 1000, "target_bytes": None}
-    return GcWorld(seed, directories=directories, settings_options=given | settings)
+    return GcWorld(seed, directories=directories, db=db, settings_options=given | settings)
 
 
 def fill(world: GcWorld, ledgers: int = 2, entries: int = 12, size: int = 1500) -> None:
@@ -259,6 +262,32 @@ def test_a_read_that_comes_too_late_for_a_log_looks_again(*, transactional: bool
     world.delete(0)
     world.collect()
     assert world.model[1].packets[3][0] == storage.reads.read_disk(found.location, 1, 3)
+
+
+def test_a_ledger_whose_row_is_lost_keeps_its_log_however_many_others_there_are() -> None:
+    """Lost rows are searched some at a time; a collection must not go by half of the search."""
+    world, last = make_world(db=True), 2000
+    world.add(last, 0, 20)
+    restart(world)
+    for ledger_id in range(1200):
+        world.add(ledger_id, 0, 20)
+        journal(world)
+
+    def lose_row() -> None:
+        rows = world.open_key_values(LOGS / "ledgers")
+        rows.delete([ledger_key(last)])
+        rows.sync()
+        rows.close()
+
+    restart(world, lose_row)
+    storage = world.storages.of(last)
+    assert last not in storage.ledgers.ids()
+    world.collect()
+    assert status(world).failed_rounds == 0
+    state = storage.ledgers.lookup(last)
+    assert state is not None
+    assert state.limbo
+    assert world.model[last].packets[0][0] == storage.reads.read_disk(0, last, 0)
 
 
 def test_a_damaged_log_is_left_alone_and_so_is_its_content() -> None:
