@@ -12,6 +12,13 @@ from twisted.internet.main import installReactor
 TURN_BYTES: Final = 128 * 1024
 """Expected bytes of the events that one turn handles, if more events wait: 2 to 4 ms of adds."""
 
+LONG_READ_BYTES: Final = 32 * 1024
+LONG_READS_BYTES: Final = 256 * 1024
+"""Bytes of long reads in a turn while clients of one address add alone: 8 ms of tiny adds.
+
+Shorter reads do not wait there: short turns would cost rate.
+"""
+
 EVENT_BYTES: Final = 4096
 """Bytes that an event counts besides those read: one small request takes as long."""
 
@@ -72,8 +79,8 @@ if sys.platform == "linux":
 
             Connections whose last read was small are first, so that clients with one request at a
             time do not wait for clients that send without pause. Each turn that a connection waits
-            counts as ``WAITED_BYTES`` less. Short turns cost rate, so clients of one address alone
-            never wait: their ``shares_turns`` is False.
+            counts as ``WAITED_BYTES`` less. While clients of one address add alone, their
+            ``shares_turns`` is False: connections wait only if their last read was long.
 
             The order of the connections that wait is kept: few events are new in a turn.
             """
@@ -81,20 +88,23 @@ if sys.platform == "linux":
             chosen, ready = [], dict(events)
             for fd in ready.keys() - self._queued:
                 selectable: Any = self._selectables.get(fd)
-                if getattr(selectable, "shares_turns", False):
-                    size_bytes = max(SMALL_BYTES, min(selectable.read_bytes, LARGE_BYTES))
+                read_bytes = getattr(selectable, "read_bytes", 0)
+                if read_bytes > LONG_READ_BYTES or getattr(selectable, "shares_turns", False):
+                    size_bytes = max(SMALL_BYTES, min(read_bytes, LARGE_BYTES))
                     heappush(self._queue, (size_bytes + self._turn * WAITED_BYTES, fd))
                     self._queued.add(fd)
                 else:
                     chosen.append((fd, ready[fd]))
-            left_bytes = TURN_BYTES
-            while self._queue and left_bytes > 0:
+            used = 0.0
+            while self._queue and used < 1:
                 _, fd = heappop(self._queue)
                 self._queued.remove(fd)
                 if fd in ready:
                     chosen.append((fd, ready[fd]))
-                    read_bytes = getattr(self._selectables.get(fd), "read_bytes", 0)
-                    left_bytes -= read_bytes + EVENT_BYTES
+                    client = self._selectables.get(fd)
+                    shares = getattr(client, "shares_turns", False)
+                    turn_bytes = TURN_BYTES if shares else LONG_READS_BYTES
+                    used += (getattr(client, "read_bytes", 0) + EVENT_BYTES) / turn_bytes
             return chosen
 
 

@@ -136,7 +136,7 @@ class BookieConnection(Protocol):
         if self._load.adds:
             self._update_read_size()
         if dispatch.has_rest and not self._is_lost:  # Pieces do not delay complete requests.
-            self._reader.read_bytes = IN_PIECES_BYTES
+            self._reader.read_bytes = max(len(data), IN_PIECES_BYTES)
         if not dispatch.is_waiting:
             turns.others_ask()
 

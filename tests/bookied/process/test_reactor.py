@@ -156,6 +156,12 @@ def test_reads_of_a_byte_are_not_before_those_of_a_request(reactor: Any) -> None
     assert 10 <= sum(0 in turn for turn in found) <= 12
 
 
-def test_a_turn_reads_all_where_one_address_adds_alone(reactor: Any) -> None:
-    found = read_turns(reactor, [200_000] * 20, 3, shares_turns=False)
-    assert [sorted(turn) for turn in found] == [[*range(20)]] * 3
+def test_a_turn_reads_many_where_one_address_adds_alone(reactor: Any) -> None:
+    found = read_turns(reactor, [5000] * 100, 3, shares_turns=False)
+    assert [sorted(turn) for turn in found] == [[*range(100)]] * 3
+
+
+def test_a_turn_is_short_also_where_one_address_adds_alone(reactor: Any) -> None:
+    found = read_turns(reactor, [131_072] * 20 + [1000], 20, shares_turns=False)
+    assert all(len(turn) == 3 and 20 in turn for turn in found)
+    assert sorted({one for turn in found for one in turn}) == [*range(21)]

@@ -492,3 +492,13 @@ def test_a_client_that_sends_requests_in_pieces_comes_after_those_that_do_not(
     client.send(request[:50])
     assert client.transport.read_bytes == IN_PIECES_BYTES >= LARGE_BYTES
     serving.close()
+
+
+def test_a_large_read_with_a_piece_at_its_end_counts_as_what_was_read(tmp_path: Path) -> None:
+    serving = Serving(tmp_path)
+    client = serving.connect(V2)
+    adds = b"".join(v2.encode_request(add(7, number)) for number in range(200))[:-1]
+    client.transport.read_bytes = len(adds)
+    client.send(adds)
+    assert client.transport.read_bytes == len(adds) > IN_PIECES_BYTES
+    serving.close()
