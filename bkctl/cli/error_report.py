@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -193,6 +194,8 @@ def _example(error: click.MissingParameter) -> str:
 def _os_error(error: OSError, about: str) -> Report:
     missing = isinstance(error, FileNotFoundError)
     place = f"{error.filename}: " if error.filename else ""
+    if not place and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        place = "the output cannot be written: "  # Otherwise it reads as a bookie's full disk.
     return Report(
         error_name(type(error)),
         f"{place}{error.strerror or error}",

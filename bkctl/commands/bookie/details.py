@@ -239,7 +239,7 @@ async def details(
     if missing:
         raise NothingFoundError(
             no_such_bookie(missing[0], known),
-            next_step="`bkctl bookie list` shows them",
+            next_step="`bkctl bookie list` lists the bookies",
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
     racks = await ask_bookies.racks_of(client, chosen)

@@ -122,7 +122,7 @@ def trim(
     if before.entry_id and trimmed.first == str(Position(before.index, 0)):
         session.note(
             f"note: entries from {trimmed.first} on stay: a trim deletes only complete ledgers, "
-            f"and ledger {before.index} of the log ends at {before} or later"
+            "and the last ledger stays until a writer begins the next"
         )
 
 

@@ -160,7 +160,7 @@ def test_a_full_disk_behind_stdout_is_an_error(cluster: Cluster) -> None:
     with Path("/dev/full").open("wb") as full:
         status, _, err = _end(_start(cluster, "ledger", "read", ledger, stdout=full))
     assert status == ExitStatus.FAILED
-    assert "No space left on device" in err
+    assert "the output cannot be written: No space left on device" in err
     assert err.count("\n") == 1
 
 
