@@ -206,6 +206,10 @@ def exporting(cluster: Cluster, ledger_id: int, target: Path) -> list[str]:
     return [*BKCTL, "-u", cluster.uri, "export", str(ledger_id), "--to", str(target)]
 
 
+def spark_conf(settings: dict[str, str]) -> list[str]:
+    return [f"--spark-conf={key}={value}" for key, value in settings.items()]
+
+
 def numbered(payloads: list[bytes]) -> dict[str, str]:
     return {str(n): payload.decode() for n, payload in enumerate(payloads)}
 
@@ -231,8 +235,7 @@ def test_a_worker_that_dies_costs_no_entry(
     target = tmp_path / "out"
     ledger_id, _ = client.write_ledger(payloads, **ALONE)
     settings = quick(standalone.directory) | {"spark.executor.memory": "512m"}
-    words = ["--master", standalone.master]
-    words += [f"--spark-conf={key}={value}" for key, value in settings.items()]
+    words = ["--master", standalone.master, *spark_conf(settings)]
     with (tmp_path / "log").open("wb") as log:
         export = subprocess.Popen(
             [*exporting(cluster, ledger_id, target), *words, "-o", "json"],
@@ -264,7 +267,10 @@ def test_a_master_that_is_not_there_is_one_line(
 ) -> None:
     ledger_id, _ = client.write_ledger([b"x"], **ALONE)
     done = subprocess.run(
-        [*exporting(cluster, ledger_id, tmp_path / "out"), "--master", "local:x"],
+        [
+            *exporting(cluster, ledger_id, tmp_path / "out"),
+            *("--master", "local:x", *spark_conf(quick())),
+        ],
         capture_output=True,
         text=True,
         check=False,
