@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,13 +10,20 @@ import pytest
 
 from bkctl.commands.local.demo import ENTRY_BYTES_MAX, batches_of, bundled_text, entries_of
 from tests.bkctl.support.cluster import BKCTL
+from tests.bkctl.support.spark import quick
 
 TIMEOUT_S = 240
 
 
-def _demo(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [*BKCTL, "demo", *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+def _demo(*args: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*BKCTL, "demo", *map(str, args)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, **variables},
+    )
 
 
 def test_the_default_text_is_a_real_one() -> None:
@@ -56,7 +64,9 @@ def test_an_empty_file_is_taken_the_whole_way_too(tmp_path: Path) -> None:
 def test_the_whole_way_ends_in_parquet_that_spark_reads(tmp_path: Path) -> None:
     file = tmp_path / "input"
     file.write_bytes(b"".join(b"line %d\n" % n for n in range(3000)))
-    shown = _demo(file, "--dir", tmp_path / "demo")
+    defaults = "".join(f"{name} {value}\n" for name, value in quick().items())
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    shown = _demo(file, "--dir", tmp_path / "demo", SPARK_CONF_DIR=str(tmp_path))
     assert shown.returncode == 0, shown.stderr
     assert "reads back 3,000 entries" in shown.stdout
     assert f"spark.read.parquet('{tmp_path}/demo/parquet')" in shown.stdout
