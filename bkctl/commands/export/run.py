@@ -173,9 +173,9 @@ def _is_new(choice: LedgerChoice | None, options: ExportOptions, tree: TargetTre
 def _done(
     choice: LedgerChoice, options: ExportOptions, tree: TargetTree
 ) -> Mapping[int, LedgerExtent]:
-    """Return the exported ledgers, whose metadata is not read again if they are closed.
+    """Return the exported ledgers that are not planned again if they are closed.
 
-    Named ledgers are always read, and all ledgers if their earlier files are verified.
+    Named ledgers are always planned, and all ledgers if their earlier files are verified.
     """
     looks_at_all = options.again or (options.verify and options.verify_earlier)
     return {} if looks_at_all or _are_named(choice, options) else tree.ledgers
@@ -252,7 +252,9 @@ async def _plan(
     extents = await chosen_extents(client, choice, done, recover=options.recover, unreadable=noted)
     if choice.ranges and not extents and not options.skip_unreadable:
         raise NoSuchLedgerError(choice.nothing_found())
-    return _Plan(extents, unreadable)
+    is_another = new_since_last.is_another
+    planned = [one for one in extents if one.ledger_id not in done or is_another(tree, one)]
+    return _Plan(planned, unreadable)
 
 
 def _complete(ledgers: Mapping[int, LedgerExtent]) -> set[int]:

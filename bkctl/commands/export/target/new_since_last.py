@@ -174,7 +174,11 @@ def _all_in(tree: TargetTree, files: Iterable[WrittenFile]) -> tuple[LedgerExten
 def is_another(tree: TargetTree, extent: LedgerExtent) -> bool:
     """Return whether the exported ledger with this id was another ledger."""
     known = tree.ledgers.get(extent.ledger_id)
-    return known is not None and known.ctime_ms != extent.ctime_ms
+    if known is None:
+        return False
+    # Metadata may have no creation time. A closed ledger does not grow.
+    has_grown = known.is_closed and extent.last_entry_id > known.last_entry_id
+    return known.ctime_ms != extent.ctime_ms or has_grown
 
 
 def contradiction(tree: TargetTree, extent: LedgerExtent) -> str | None:
@@ -182,13 +186,21 @@ def contradiction(tree: TargetTree, extent: LedgerExtent) -> str | None:
     known = tree.ledgers.get(extent.ledger_id)
     if known is None:
         return None
-    if is_another(tree, extent):
-        return None if tree.layout == "ledger" else _shared_by_another(extent)
-    return _shortened(known, extent)
+    if not is_another(tree, extent):
+        return _shortened(known, extent)
+    if tree.layout == "ledger":
+        return (
+            f"another ledger with the id {extent.ledger_id} was exported: "
+            f"`bkctl export {extent.ledger_id} --to DIR` replaces its files"
+        )
+    return _shared_by_another(extent)
 
 
 def _shared_by_another(extent: LedgerExtent) -> str:
-    return f"another ledger with the id {extent.ledger_id} was exported, and shares files"
+    return (
+        f"another ledger with the id {extent.ledger_id} was exported, and shares files: "
+        "export this one to another directory"
+    )
 
 
 def _shortened(known: LedgerExtent, extent: LedgerExtent) -> str | None:

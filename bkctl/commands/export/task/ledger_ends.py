@@ -46,7 +46,7 @@ async def chosen_extents(
     may_be_gone: bool = False,
     **how: Any,
 ) -> list[LedgerExtent]:
-    """Return the extents of the ledgers of a choice, without those in ``done``.
+    """Return the extents of the ledgers of a choice; ledgers in ``done`` may be missing.
 
     ``how`` is passed to ``read_extents``. A ledger of a log or topic that a trim deleted in the
     meantime is omitted.
@@ -59,10 +59,11 @@ async def chosen_extents(
     """
 
     async def lost(gone: Collection[LedgerId]) -> Collection[LedgerId]:
-        return () if may_be_gone else await choice.still_names(client, gone)
+        unknown = [one for one in gone if one not in done]
+        return () if may_be_gone else await choice.still_names(client, unknown)
 
     how = {"chosen": choice.holds, **how}
-    named, listed = await choice.find(client, done)
+    named, listed = await choice.find(client)
     extents = await read_extents(client, named, lost=lost, **how)
     return extents + await read_extents(client, listed, lost=_none, only_committed=True, **how)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -91,10 +91,8 @@ class LedgerChoice:
             words += ["--meta", f"{key}={stored.decode(errors='surrogateescape')}"]
         return words
 
-    async def find(
-        self, client: Client, done: Container[int] = ()
-    ) -> tuple[list[LedgerId], list[LedgerId]]:
-        """Return the ledgers that must exist, and others that exist, without those in ``done``.
+    async def find(self, client: Client) -> tuple[list[LedgerId], list[LedgerId]]:
+        """Return the ledgers that must exist, and others that exist.
 
         ``holds`` then checks their metadata.
 
@@ -105,21 +103,19 @@ class LedgerChoice:
             from bkclient.log.ledger_list import LedgerList
 
             record = (await LedgerList(client, self.log).read_patiently()).record
-            return [one.ledger_id for one in record.ledgers if one.ledger_id not in done], []
+            return [one.ledger_id for one in record.ledgers], []
         if self.topic is not None:
             ledgers = await _of_topic(client, self.topic)
-            there = [one.ledger_id for one in ledgers if not one.is_deleted]
-            return [one for one in there if one not in done], []
+            return [one.ledger_id for one in ledgers if not one.is_deleted], []
         ranges = ((-1, LEDGER_ID_MAX),) if self.ranges is None else joined(self.ranges)
-        named = [_id(first) for first, last in ranges if first == last and first not in done]
+        named = [_id(first) for first, last in ranges if first == last]
         listed: list[LedgerId] = []
         for first, last in ranges:
             if first < last:
                 async for number in client.list_ledgers(after=_id(first - 1)):
                     if number > last:
                         break
-                    if number not in done:
-                        listed.append(number)
+                    listed.append(number)
         return named, listed
 
     async def offloaded(self, client: Client) -> list[LedgerId]:

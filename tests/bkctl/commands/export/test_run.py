@@ -41,6 +41,7 @@ from tests.support.waiting import until
 from wire.codes import DigestType, LedgerState
 from wire.digest import digester, master_key
 from wire.frames import v2
+from wire.ids import LedgerId
 from wire.messages import AddRequest
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -915,6 +916,38 @@ class TestCommand:
             again = run("export", shorter, *words[1:], ok=False)
         assert again.status == 1
         assert "was exported up to 2" in again.err
+
+    @pytest.mark.parametrize("layout", ["ledger", "none"])
+    def test_since_last_names_a_ledger_that_was_deleted_and_made_again(
+        self, cluster, client, run: Run, tmp_path, layout: str
+    ) -> None:
+        """Its earlier rows may be the last copy: they stay until its id is given."""
+        from pyarrow import parquet
+
+        target = tmp_path / "out"
+        ledger_id = 10**12 + int(layout == "none")
+        chosen = f"{ledger_id}-{ledger_id + 8}"
+        words = ("export", "--since-last", chosen, "--to", target, "--partition-by", layout)
+
+        def make(payload: bytes) -> None:
+            write(client, [payload], ledger_id=LedgerId(ledger_id))
+
+        def payloads() -> list[bytes]:
+            return parquet.ParquetDataset(target, partitioning=None).read()["payload"].to_pylist()
+
+        make(b"first")
+        run(*words)
+        client.call(lambda one: one.delete_ledger(LedgerId(ledger_id)))
+        assert run(*words, "-o", "json").json["ledgers"] == []
+        make(b"second")
+        for verify in ([], ["--verify"]):
+            done = run(*words, *verify, "-o", "json", ok=False)
+            assert done.status == 8, done.err
+            (left,) = done.json["unreadable"]
+            assert f"another ledger with the id {ledger_id} was exported" in left["why"]
+            assert payloads() == [b"first"]
+        again = run("export", ledger_id, *words[3:], ok=layout == "ledger")
+        assert payloads() == [b"second" if again.status == 0 else b"first"]
 
     def test_ledgers_are_chosen_as_in_the_source(self, run: Run, client, tmp_path, capfd) -> None:
         marked = write(client, PAYLOADS[:2], custom={"job": b"daily"})
