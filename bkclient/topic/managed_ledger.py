@@ -54,7 +54,8 @@ class TopicLedger:
     """One ledger of a topic; ``entries``, ``size_bytes`` and ``closed_ms`` are 0 while it is open.
 
     ``closed_ms`` is in ms since 1970. ``is_deleted`` is True if the bookies have deleted the
-    entries and only tiered storage has them.
+    entries and only tiered storage has them. ``offloaded_to`` is the driver of the tiered storage
+    that has a copy, or "".
     """
 
     ledger_id: LedgerId
@@ -62,6 +63,7 @@ class TopicLedger:
     size_bytes: int = 0
     closed_ms: int = 0
     is_deleted: bool = False
+    offloaded_to: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -152,12 +154,14 @@ def _ledger(info: pb.ManagedLedgerInfo.LedgerInfo) -> TopicLedger:
         raise TopicFormatError(
             f"ledger {info.ledgerId} with {info.entries} entries and {info.size} bytes"
         )
+    offload = info.offloadContext
     return TopicLedger(
         ledger_id=LedgerId(info.ledgerId),
         entries=info.entries,
         size_bytes=info.size,
         closed_ms=info.timestamp,
-        is_deleted=info.offloadContext.complete and info.offloadContext.bookkeeperDeleted,
+        is_deleted=offload.complete and offload.bookkeeperDeleted,
+        offloaded_to=_text(offload.driverMetadata.name) if offload.complete else "",
     )
 
 

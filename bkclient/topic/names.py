@@ -47,6 +47,14 @@ class OffloadedError(TopicError):
     exit_status: ClassVar[int] = 3
     hint: ClassVar[str] = "only a broker can read offloaded ledgers"
 
+    @classmethod
+    def of(cls, topic: object, ledger_id: int, storage: str) -> OffloadedError:
+        """Return the error for a ledger of a topic; ``storage`` is the driver, or ""."""
+        where = storage or "tiered storage"
+        return cls(
+            f"ledger {ledger_id} of {topic} is offloaded to {where} and deleted from the bookies"
+        )
+
 
 class TopicFormatError(TopicError, FormatError):
     """Stored bytes of a topic do not have the form that Pulsar writes."""

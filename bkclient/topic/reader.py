@@ -211,7 +211,12 @@ class TopicReader:
                     async for entries in chunks:
                         yield entries
             except (NoSuchLedgerError, NoSuchEntryInLedgerError) as error:
-                if await self._is_listed(ledger.ledger_id):
+                listed = await self._listed(ledger.ledger_id)
+                if listed is not None and listed.is_deleted:
+                    raise OffloadedError.of(
+                        self.topic, listed.ledger_id, listed.offloaded_to
+                    ) from error
+                if listed is not None:
                     raise
                 if self._fail_on_trimmed:
                     raise self._trimmed(ledger.ledger_id) from error
@@ -221,9 +226,7 @@ class TopicReader:
         self, ledger: TopicLedger, first: int, end: MessageId | None
     ) -> AsyncGenerator[list[Entry], None]:
         if ledger.is_deleted:
-            raise OffloadedError(
-                f"ledger {ledger.ledger_id} of {self.topic} is in tiered storage only"
-            )
+            raise OffloadedError.of(self.topic, ledger.ledger_id, ledger.offloaded_to)
         with closing(await self._client.open_ledger(ledger.ledger_id, recover=False)) as reader:
             if end is None or not self._end_is_confirmed:
                 last = await last_confirmed(self._client, self.topic, reader)
@@ -237,12 +240,12 @@ class TopicReader:
                 async for entries in chunks:
                     yield entries
 
-    async def _is_listed(self, ledger_id: LedgerId) -> bool:
+    async def _listed(self, ledger_id: LedgerId) -> TopicLedger | None:
         try:
             found = await topic_ledgers(self._client, self.topic)
         except NoSuchTopicError:
-            return False
-        return any(one.ledger_id == ledger_id for one in found.ledgers)
+            return None
+        return next((one for one in found.ledgers if one.ledger_id == ledger_id), None)
 
     def _trimmed(self, ledger_id: int) -> TopicTrimmedError:
         return TopicTrimmedError(f"ledger {ledger_id} of {self.topic} was deleted")

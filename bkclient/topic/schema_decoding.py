@@ -1,4 +1,4 @@
-"""Schemas of topics, which Pulsar stores in ledgers, and decoders of values: JSON, Avro, text.
+"""Schemas of topics, which Pulsar stores in ledgers, and decoders of values by them.
 
 A node names the entry of the newest schema, and the entries of earlier versions. A message has the
 version of its schema as 8 bytes.
@@ -8,6 +8,7 @@ Agrees with Pulsar 4.0, BookkeeperSchemaStorage and SchemaRegistryServiceImpl.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -15,6 +16,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
+from google.protobuf import (
+    descriptor_database,
+    descriptor_pb2,
+    descriptor_pool,
+    json_format,
+    message_factory,
+)
 
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError
@@ -55,7 +63,11 @@ _STEPS_MAX: Final = 1000
 
 @attrs.frozen(kw_only=True)
 class TopicSchema:
-    """One version of a topic's schema. ``definition`` is Avro's JSON for JSON and AVRO schemas."""
+    """One version of a topic's schema.
+
+    ``definition`` is Avro's JSON for JSON, AVRO and PROTOBUF schemas; see ``protobuf_reader`` for
+    PROTOBUFNATIVE.
+    """
 
     version: int
     type: str
@@ -117,7 +129,7 @@ def _schema(version: int, entry: pb.SchemaEntry) -> TopicSchema:
 
 
 class Decoder:
-    """A decoder of ``string``, ``json``, or ``avro`` values; Avro uses the topic's schema.
+    """A decoder of ``KINDS``; ``avro`` and ``protobuf`` use the topic's schema.
 
     With ``json_as_text``, a ``json`` value is checked and stays text.
 
@@ -125,7 +137,7 @@ class Decoder:
         IncorrectParameterError: the kind is unknown.
     """
 
-    KINDS: Final = ("string", "json", "avro")
+    KINDS: Final = ("string", "json", "avro", "protobuf")
 
     def __init__(
         self, client: Client, topic: TopicName, kind: str, *, json_as_text: bool = False
@@ -134,19 +146,19 @@ class Decoder:
             raise IncorrectParameterError(f"{kind!r} is not one of {', '.join(self.KINDS)}")
         self._client, self._topic, self._kind = client, topic, kind
         self._plain = json_text if json_as_text and kind == "json" else _PLAIN.get(kind)
-        self._avro: dict[bytes | None, Callable[[bytes], Any]] = {}
+        self._by_version: dict[bytes | None, Callable[[bytes], Any]] = {}
 
     async def decoded(self, message: TopicMessage) -> TopicMessage:
         """Return a message with ``decoded`` set; a null or encrypted value stays None.
 
         Raises:
             TopicFormatError: the value cannot be decoded.
-            TopicError: the topic has no Avro schema of this version.
+            TopicError: the topic has no schema of this kind and version.
             CodecMissingError: the kind is Avro, and fastavro is not installed.
         """
         if message.value is None or message.encrypted:
             return message
-        decode = self._plain or await self._by_avro(message.schema_version)
+        decode = self._plain or await self._by_schema(message.schema_version)
         try:
             return attrs.evolve(message, decoded=decode(message.value))
         except Exception as error:  # fastavro raises any Python exception
@@ -155,8 +167,8 @@ class Decoder:
                 f"{error!r}"
             ) from error
 
-    async def _by_avro(self, version: bytes | None) -> Callable[[bytes], Any]:
-        if version not in self._avro:
+    async def _by_schema(self, version: bytes | None) -> Callable[[bytes], Any]:
+        if version not in self._by_version:
             number = (
                 int.from_bytes(version, "big", signed=True)
                 if version is not None and len(version) == _VERSION_BYTES
@@ -167,11 +179,12 @@ class Decoder:
                 raise TopicError(
                     f"{self._topic}: the message has no schema: decode it as string or json"
                 )
-            if schema is None or schema.type != "AVRO":
+            wanted, reader = _READERS[self._kind]
+            if schema is None or schema.type != wanted:
                 found = "none" if schema is None else f"a schema of type {schema.type}"
-                raise TopicError(f"{self._topic}: no Avro schema {number}: there is {found}")
-            self._avro[version] = avro_reader(schema.definition)
-        return self._avro[version]
+                raise TopicError(f"{self._topic}: no {wanted} schema {number}: there is {found}")
+            self._by_version[version] = reader(schema.definition)
+        return self._by_version[version]
 
 
 def avro_reader(definition: bytes) -> Callable[[bytes], Any]:
@@ -198,3 +211,42 @@ def avro_reader(definition: bytes) -> Callable[[bytes], Any]:
         return found
 
     return decode
+
+
+def protobuf_reader(definition: bytes) -> Callable[[bytes], Any]:
+    """Return a decoder of values of a PROTOBUFNATIVE schema, to the JSON mapping of Protobuf.
+
+    The definition is JSON: the message's full name, and a Base64 set of files in any order. Agrees
+    with Pulsar 4.0, ProtobufNativeSchemaUtils.
+
+    Raises:
+        TopicFormatError: the definition has no usable message.
+    """
+    try:
+        stored = json.loads(definition)
+        files = descriptor_pb2.FileDescriptorSet.FromString(
+            base64.b64decode(stored["fileDescriptorSet"])
+        )
+        database = descriptor_database.DescriptorDatabase()
+        for file in files.file:
+            database.Add(file)
+        pool = descriptor_pool.DescriptorPool(database)
+        kind = message_factory.GetMessageClass(
+            pool.FindMessageTypeByName(stored["rootMessageTypeName"])
+        )
+    except Exception as error:  # the library raises any Python exception
+        raise TopicFormatError(f"no Protobuf schema: {error!r}") from error
+
+    def decode(value: bytes) -> Any:
+        return json_format.MessageToDict(
+            kind.FromString(value),
+            always_print_fields_with_no_presence=True,
+            preserving_proto_field_name=True,
+            descriptor_pool=pool,
+        )
+
+    return decode
+
+
+_READERS: Final = {"avro": ("AVRO", avro_reader), "protobuf": ("PROTOBUFNATIVE", protobuf_reader)}
+"""The schema type and the reader for each kind that needs a schema."""

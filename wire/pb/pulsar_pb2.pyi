@@ -64,10 +64,14 @@ class SingleMessageMetadata(Message):
     nullValue: bool
     nullPartitionKey: bool
     def __init__(self, *, properties: Iterable[KeyValue] | None = ..., partitionKey: str | None = ..., payloadSize: int | None = ..., compactedOut: bool | None = ..., eventTime: int | None = ..., partitionKeyB64Encoded: bool | None = ..., orderingKey: bytes | None = ..., sequenceId: int | None = ..., nullValue: bool | None = ..., nullPartitionKey: bool | None = ...) -> None: ...
+class OffloadDriverMetadata(Message):
+    name: str
+    def __init__(self, *, name: str | None = ...) -> None: ...
 class OffloadContext(Message):
     complete: bool
     bookkeeperDeleted: bool
-    def __init__(self, *, complete: bool | None = ..., bookkeeperDeleted: bool | None = ...) -> None: ...
+    driverMetadata: OffloadDriverMetadata
+    def __init__(self, *, complete: bool | None = ..., bookkeeperDeleted: bool | None = ..., driverMetadata: OffloadDriverMetadata | None = ...) -> None: ...
 class NestedPositionInfo(Message):
     ledgerId: int
     entryId: int

@@ -103,6 +103,12 @@ def _state(row: TopicLedgerRow) -> str:
         Kind.TIME_MS,
         rank=1,
     ),
+    Column(
+        "offloaded_to",
+        "Driver of the tiered storage that has a copy of the ledger.",
+        lambda v: v.ledger.offloaded_to or None,
+        rank=1,
+    ),
     Column("topic", "The topic, or the partition.", rank=2),
 )
 class TopicLedgerRow:

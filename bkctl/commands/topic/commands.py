@@ -24,7 +24,11 @@ topic = SubGroup(
 
 _NO_JAVA = "nothing in Java's tools"
 _FOUND = (*FAILURES, ExitStatus.NOT_FOUND)
-_KINDS = ("string", "json", "avro")
+_DECODE = option(
+    "--decode",
+    type=click.Choice(["string", "json", "avro", "protobuf"]),
+    help="Decode the values; avro and protobuf use the topic's schema.",
+)
 
 
 topic.command(
@@ -86,7 +90,7 @@ topic.command(
         option(
             "-n", "--count", type=click.IntRange(1), default=10, help="Number of messages to print."
         ),
-        option("--decode", type=click.Choice(_KINDS), help="Decode the values."),
+        _DECODE,
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
@@ -106,19 +110,21 @@ topic.command(
 
     FILE appears when it is complete. An existing file is not replaced. If messages from --from on
     were deleted, or --to is past the end, there is no file. The last messages can be missing: a
-    message becomes readable when a later one confirms it.
+    message becomes readable when a later one confirms it. --decode adds the column decoded.
     """,
     params=(
         argument("name", metavar="TOPIC"),
         argument("path", metavar="FILE", required=False),
         option("--from", "start", metavar="ID", help="Begin with this message id."),
         option("--to", "end", metavar="ID", help="End before this message id."),
+        _DECODE,
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples="""
         bkctl topic export orders orders.parquet  # all confirmed messages
         bkctl topic export orders new.parquet --from 812:40  # begin with a message id
+        bkctl topic export orders orders.parquet --decode avro  # also values by the topic's schema
     """,
     exits=(*_FOUND, ExitStatus.CONFLICT),
     replaces=_NO_JAVA,

@@ -22,7 +22,7 @@ from bkclient.topic.topics_in_metadata import parts_of
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import payload_value
 from bkctl.commands.topic.arrow_columns import plain, record_batches
-from bkctl.commands.topic.arrow_schema import topic_schema
+from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS, topic_schema
 from bkctl.commands.topic.columns import TopicExported, TopicMessageRow
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.atomic_file import making_file, require_new
@@ -79,7 +79,7 @@ async def columns(
             next_step=f"name one: {parts[0]}",
         )
     for part in parts:
-        decoder = None if decode is None else Decoder(client, part, decode)
+        decoder = Decoder(client, part, decode, json_as_text=complete) if decode else None
         reader = TopicReader(
             client, part, start=start, end=end, decoder=decoder, fail_on_trimmed=complete
         )
@@ -131,7 +131,13 @@ BYTES_AT_ONCE: Final = 64 << 20
 
 
 def export(
-    session: Session, *, name: str, path: str | None, start: str | None, end: str | None
+    session: Session,
+    *,
+    name: str,
+    path: str | None,
+    start: str | None,
+    end: str | None,
+    decode: str | None,
 ) -> None:
     """Write the messages of TOPIC to FILE, one row each, in Parquet.
 
@@ -155,10 +161,11 @@ def export(
     require_new(path)
     if session.plans_only([f"write the messages of topic {name} to {path}"]):
         return
-    schema = topic_schema(time_unit="ms")
+    names = (*TOPIC_COLUMNS, DECODED) if decode else TOPIC_COLUMNS
+    schema = topic_schema(names, time_unit="ms")
     held_back: list[str] = []
     limits = message_id(start), message_id(end)
-    found = session.iterate(columns, name, *limits, complete=True, held_back=held_back)
+    found = session.iterate(columns, name, *limits, decode, complete=True, held_back=held_back)
     count = 0
     with making_file(path) as file, contextlib.closing(found):
         with pyarrow.parquet.ParquetWriter(file, schema) as writer:

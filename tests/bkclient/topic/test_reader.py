@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf import descriptor_pb2
 
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import (
@@ -24,10 +28,18 @@ from bkclient.topic.schema_decoding import Decoder, read_schema
 from bkclient.topic.topics_in_metadata import list_topics, partition_count, read_part, topics_of
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker
+from wire.ids import LedgerId
 from wire.pb import pulsar_pb2 as pb
 
 TXN = (1, 7)
 OTHER_TXN = (1, 8)
+
+
+def offloaded(ledger_id: int) -> dict[str, Any]:
+    """Return a listed ledger that only tiered storage has."""
+    driver = pb.OffloadDriverMetadata(name="aws-s3")
+    context = pb.OffloadContext(complete=True, bookkeeperDeleted=True, driverMetadata=driver)
+    return {"ledgerId": ledger_id, "offloadContext": context}
 
 
 @pytest.fixture
@@ -195,13 +207,26 @@ def test_a_ledger_that_is_listed_and_gone_is_an_error(broker: Broker) -> None:
 
 def test_an_offloaded_ledger_that_the_bookies_lost_is_named(broker: Broker) -> None:
     broker.topic([entry(b"a")])
-    offloaded = pb.OffloadContext(complete=True, bookkeeperDeleted=True)
-    broker.put(
-        TOPIC.managed_ledger_path,
-        managed_ledger({"ledgerId": broker.ledgers[0], "offloadContext": offloaded}),
-    )
-    with pytest.raises(OffloadedError, match=f"ledger {broker.ledgers[0]}"):
+    broker.put(TOPIC.managed_ledger_path, managed_ledger(offloaded(broker.ledgers[0])))
+    with pytest.raises(OffloadedError, match=f"ledger {broker.ledgers[0]} .* to aws-s3 and"):
         broker.read()
+
+
+def test_a_ledger_that_is_offloaded_while_it_is_read_is_named(broker: Broker) -> None:
+    """The error was that the ledger does not exist."""
+    broker.topic([entry(b"a")], [entry(b"b")])
+    first, second = broker.ledgers
+
+    async def read() -> None:
+        async with aclosing(TopicReader(broker.client, TOPIC).read()) as found:
+            await anext(found)
+            listed = managed_ledger(offloaded(first), offloaded(second))
+            broker.put(TOPIC.managed_ledger_path, listed)
+            await broker.client.delete_ledger(LedgerId(second))
+            await anext(found)
+
+    with pytest.raises(OffloadedError, match=f"ledger {second} of"):
+        broker.world.run(read())
 
 
 def test_a_damaged_entry_is_named_after_those_before_it(broker: Broker) -> None:
@@ -282,10 +307,10 @@ class TestDecoding:
         {"type": "record", "name": "R", "fields": [{"name": "b", "type": "string"}]},
     )
 
-    def keep(self, broker: Broker, kind: int = 5) -> None:
-        """Keep both schemas as a broker does: each in a ledger of its own, with what was before."""
+    def keep(self, broker: Broker, kind: int = 5, schemas: Sequence[Any] = SCHEMAS) -> None:
+        """Keep the schemas as a broker does: each in its own ledger, with what was before."""
         index: list[pb.SchemaIndexEntry] = []
-        for version, schema in enumerate(self.SCHEMAS):
+        for version, schema in enumerate(schemas):
             info = pb.SchemaInfo(
                 schemaId="s", user="", type=kind, schema=json.dumps(schema).encode(),
                 timestamp=5, deleted=False,
@@ -319,6 +344,45 @@ class TestDecoding:
         broker.topic([entry(b"\x02x and no Avro", schemaVersion=bytes(7) + b"\x01")])
         with pytest.raises(TopicFormatError, match=f"message {broker.ledgers[0]}:0 .*12 bytes"):
             self.decoded(broker, "avro")
+
+    def protobuf(self) -> tuple[dict[str, str], bytes]:
+        """Return a schema as Java stores it, imports last, and a value."""
+        day = descriptor_pb2.FileDescriptorProto(name="day.proto", package="shop", syntax="proto3")
+        day.message_type.add(name="Day").field.add(name="number", number=1, type=3, label=1)
+        order = descriptor_pb2.FileDescriptorProto(
+            name="order.proto", package="shop", syntax="proto3", dependency=["day.proto"]
+        )
+        fields = order.message_type.add(name="Order").field
+        fields.add(name="item_count", number=1, type=5, label=1)
+        fields.add(name="name", number=2, type=9, label=1)
+        fields.add(name="day", number=3, type=11, label=1, type_name=".shop.Day")
+        files = descriptor_pb2.FileDescriptorSet(file=[order, day])
+        schema = {
+            "fileDescriptorSet": base64.b64encode(files.SerializeToString()).decode(),
+            "rootMessageTypeName": "shop.Order",
+            "rootFileDescriptorName": "order.proto",
+        }
+        return schema, b"\x08\x07\x1a\x02\x08\x05"
+
+    def test_protobuf_is_read_by_the_schema_with_its_imports(self, broker: Broker) -> None:
+        schema, value = self.protobuf()
+        self.keep(broker, kind=21, schemas=[schema])
+        broker.topic([entry(value, schemaVersion=bytes(8)), entry(b"", nullValue=True)])
+        expected = {"item_count": 7, "name": "", "day": {"number": "5"}}
+        assert self.decoded(broker, "protobuf") == [expected, None]
+        with pytest.raises(TopicError, match=r"no AVRO schema 0: .* type PROTOBUFNATIVE"):
+            self.decoded(broker, "avro")
+
+    @pytest.mark.parametrize("kind", [4, 21])
+    def test_a_protobuf_schema_without_a_message_is_an_error(
+        self, broker: Broker, kind: int
+    ) -> None:
+        schema, value = self.protobuf()
+        self.keep(broker, kind=kind, schemas=[schema | {"rootMessageTypeName": "shop.Nothing"}])
+        broker.topic([entry(value, schemaVersion=bytes(8))])
+        told = "no Protobuf schema: " if kind == 21 else "no PROTOBUFNATIVE schema 0: .* PROTOBUF$"
+        with pytest.raises(TopicError, match=told):
+            self.decoded(broker, "protobuf")
 
     def test_earlier_versions_are_found_by_the_entries_of_later_ones(self, broker: Broker) -> None:
         self.keep(broker)

@@ -123,7 +123,7 @@ def _pattern(value: str) -> str:
 
 
 def _decoding(value: str) -> str:
-    kinds = ("string", "json", "avro")
+    kinds = ("string", "json", "avro", "protobuf")
     wanted = value.strip().lower()
     if wanted not in kinds:
         raise ValueError(f"is not one of {', '.join(kinds)}{did_you_mean(wanted, kinds)}")

@@ -101,12 +101,8 @@ async def _since(client: Client, topic: TopicName, time_ms: int) -> MessageId:
     start = await position_at(client, topic, time_ms)
     for ledger in (await topic_ledgers(client, topic)).ledgers:
         if ledger.is_deleted and ledger.ledger_id < start.ledger_id and ledger.closed_ms >= time_ms:
-            raise _offloaded(topic, ledger)
+            raise OffloadedError.of(topic, ledger.ledger_id, ledger.offloaded_to)
     return start
-
-
-def _offloaded(topic: TopicName, ledger: TopicLedger) -> OffloadedError:
-    return OffloadedError(f"ledger {ledger.ledger_id} of {topic} is in tiered storage only")
 
 
 async def first_of(client: Client, topic: TopicName) -> MessageId:
@@ -293,7 +289,7 @@ async def _extent(
     ``has_end``: the topic's list has the number of its entries, which Pulsar stores at closing.
     """
     if ledger.is_deleted:
-        raise _offloaded(topic, ledger)
+        raise OffloadedError.of(topic, ledger.ledger_id, ledger.offloaded_to)
     last, length = EntryId(ledger.entries - 1), ledger.size_bytes
     if not has_end:
         try:

@@ -76,13 +76,11 @@ async def check_offloaded(
     Raises:
         OffloadedError: a ledger is only in tiered storage; with ``unreadable`` it is noted there.
     """
-    for ledger_id in await choice.offloaded(client):
-        if ledger_id not in done:
-            with _noted(ledger_id, unreadable):
-                raise OffloadedError(
-                    f"ledger {ledger_id} of {choice.topic} is in tiered storage only "
-                    "(--created-after leaves out older ledgers)"
-                )
+    for ledger in await choice.offloaded(client):
+        if ledger.ledger_id not in done:
+            with _noted(ledger.ledger_id, unreadable):
+                error = OffloadedError.of(choice.topic, ledger.ledger_id, ledger.offloaded_to)
+                raise OffloadedError(f"{error} (--created-after leaves out older ledgers)")
 
 
 async def _all(gone: Collection[LedgerId]) -> Collection[LedgerId]:

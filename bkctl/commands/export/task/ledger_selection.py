@@ -118,7 +118,7 @@ class LedgerChoice:
                     listed.append(number)
         return named, listed
 
-    async def offloaded(self, client: Client) -> list[LedgerId]:
+    async def offloaded(self, client: Client) -> list[TopicLedger]:
         """Return the topic's ledgers that are only in tiered storage: ``find`` omits them.
 
         Only the time of closing is known of their metadata.
@@ -130,7 +130,7 @@ class LedgerChoice:
             return []
         since_ms = self.created_after_ms or 0
         ledgers = await _of_topic(client, self.topic)
-        return [one.ledger_id for one in ledgers if one.is_deleted and one.closed_ms >= since_ms]
+        return [one for one in ledgers if one.is_deleted and one.closed_ms >= since_ms]
 
     async def still_names(self, client: Client, gone: Collection[LedgerId]) -> Collection[LedgerId]:
         """Return the ledgers of ``gone`` that must still exist.

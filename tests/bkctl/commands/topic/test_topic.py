@@ -16,7 +16,7 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.topic.broker import TOPIC, Broker
-from tests.bkclient.topic.entries import batch, entry, in_txn, pairs
+from tests.bkclient.topic.entries import batch, entry, in_txn, managed_ledger, pairs
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in
 from wire.pb import pulsar_pb2 as pb
@@ -64,6 +64,20 @@ def test_its_ledgers_are_listed(broker: Broker) -> None:
     rows = run(broker, "ledgers", NAME, "-o", "json").json["ledgers"]
     assert [row["ledger_id"] for row in rows] == [str(one) for one in broker.ledgers]
     assert [row["state"] for row in rows] == ["closed", "current"]
+    driver = pb.OffloadDriverMetadata(name="aws-s3")
+    copied = pb.OffloadContext(complete=True, driverMetadata=driver)
+    gone = pb.OffloadContext(complete=True, bookkeeperDeleted=True)
+    broker.put(
+        TOPIC.managed_ledger_path,
+        managed_ledger(
+            {"ledgerId": 1, "offloadContext": gone}, {"ledgerId": 2, "offloadContext": copied},
+            {"ledgerId": 3},
+        ),
+    )  # fmt: skip
+    rows = run(broker, "ledgers", NAME, "-o", "json").json["ledgers"]
+    assert [(row["state"], row["offloaded_to"]) for row in rows] == [
+        ("offloaded", None), ("closed", "aws-s3"), ("current", None),
+    ]  # fmt: skip
 
 
 def test_messages_are_printed_from_an_id_on(broker: Broker) -> None:
@@ -122,6 +136,17 @@ def test_a_topic_is_exported_once_and_completely(broker: Broker, tmp_path: Path)
     assert table.column("properties").to_pylist()[0] == [("a", "b")]
     assert run(broker, "export", NAME, path, ok=False).status == ExitStatus.CONFLICT
     assert [one.name for one in tmp_path.iterdir()] == ["orders.parquet"]
+
+
+def test_an_export_has_decoded_values_as_text(broker: Broker, tmp_path: Path) -> None:
+    broker.topic([entry(b'{"a": 1.10}'), entry(b"", nullValue=True)])
+    for kind in ("json", "string"):
+        run(broker, "export", NAME, tmp_path / kind, "--decode", kind)
+        table = pyarrow.parquet.read_table(tmp_path / kind)
+        assert table.column("decoded").to_pylist() == ['{"a": 1.10}', None]
+    broken = run(broker, "export", NAME, tmp_path / "x", "--decode", "avro", ok=False)
+    assert "has no schema" in broken.err
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_damaged_topic_leaves_no_file(broker: Broker, tmp_path: Path) -> None:

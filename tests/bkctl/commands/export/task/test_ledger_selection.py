@@ -235,7 +235,7 @@ def test_ledgers_that_only_tiered_storage_has_are_told() -> None:
     def check(done: Sequence[int], unreadable: dict[int, str] | None = None) -> None:
         broker.world.run(check_offloaded(broker.client, choice, done, unreadable))
 
-    with pytest.raises(OffloadedError, match=f"ledger {second} of {TOPIC} is in tiered storage"):
+    with pytest.raises(OffloadedError, match=f"ledger {second} of {TOPIC} is offloaded"):
         check([first, last])
     check([first, second])
     check([], noted)
