@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, MutableMapping
@@ -62,7 +63,10 @@ def keep_away(
     environ.setdefault("MPLCONFIGDIR", str(jars.with_name("matplotlib")))
     if "PYTHONPYCACHEPREFIX" not in environ and environ.pop("PYTHONDONTWRITEBYTECODE", None):
         # Else each process compiles its modules again: that is half of the CPU time of a start.
-        environ["PYTHONPYCACHEPREFIX"] = str(jars.with_name("bytecode"))
+        compiled = jars.with_name("bytecode")
+        environ["PYTHONPYCACHEPREFIX"] = str(compiled)
+        # What earlier runs compiled of their temporary files is of no use again.
+        shutil.rmtree(f"{compiled}{tempfile.gettempdir()}", ignore_errors=True)
         sys.pycache_prefix, sys.dont_write_bytecode = environ["PYTHONPYCACHEPREFIX"], False
     home = make_home()
     environ.setdefault("HOME", str(home))

@@ -51,9 +51,13 @@ def test_modules_are_compiled_once_though_the_user_wants_no_compiled_files_besid
     chosen = {**unwanted, "PYTHONPYCACHEPREFIX": "/chosen"}
     keep_away(environ := {**chosen}, lambda: HOME)
     assert (environ.items() >= chosen.items(), sys.dont_write_bytecode) == (True, True)
+    bytecode = tmp_path / ".cache/bkctl-tests/bytecode"
+    of_earlier_tests = Path(f"{bytecode}{tempfile.gettempdir()}/pytest-1")
+    of_earlier_tests.mkdir(parents=True)
     keep_away(environ := {**unwanted}, lambda: HOME)
     assert "PYTHONDONTWRITEBYTECODE" not in environ
-    assert environ["PYTHONPYCACHEPREFIX"] == f"{tmp_path}/.cache/bkctl-tests/bytecode"
+    assert environ["PYTHONPYCACHEPREFIX"] == str(bytecode)
+    assert not of_earlier_tests.exists()
     assert (sys.pycache_prefix, sys.dont_write_bytecode) == (environ["PYTHONPYCACHEPREFIX"], False)
 
 
