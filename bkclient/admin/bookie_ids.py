@@ -15,7 +15,7 @@ import attrs
 from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
-from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from bkclient.quorum.fragments import fragments_of
@@ -29,6 +29,7 @@ class RenameOutcome(enum.Enum):
     DONE = "renamed"
     UNVERIFIED = "not renamed: the new bookie does not show its entries"
     BOTH = "not renamed: it lists both ids in one ensemble"
+    UNREADABLE = "not renamed: its metadata cannot be read, and may list the old bookie"
     GONE = "deleted meanwhile"
 
 
@@ -69,11 +70,11 @@ def fragment_ends_on(metadata: LedgerMetadata, bookie_id: BookieId, last: int) -
 
 
 async def ledgers_listing(client: Client, bookie_id: BookieId) -> list[StoredLedger]:
-    """Return the ledgers that list a bookie anywhere, without unreadable ones."""
+    """Return the ledgers that list a bookie anywhere; unreadable ones, too, for they may."""
     return [
         one
         async for one in walk(client.store)
-        if one.metadata is not None and bookie_id in one.metadata.all_bookies()
+        if one.metadata is None or bookie_id in one.metadata.all_bookies()
     ]
 
 
@@ -98,6 +99,8 @@ async def rename_in_ledger(
         )
     except NoSuchLedgerError:
         return LedgerRename(ledger_id, RenameOutcome.GONE)
+    except MetadataSerializationError as error:
+        return LedgerRename(ledger_id, RenameOutcome.UNREADABLE, str(error))
     except EntryNotReturnedError as error:
         return LedgerRename(ledger_id, RenameOutcome.UNVERIFIED, str(error))
     if old in local.value.all_bookies():
@@ -119,7 +122,7 @@ async def _verify(
             last, _ = await operations.confirmed_end(client, ledger_id)
         for entry_id in fragment_ends_on(local.value, old, last):
             await operations.read_entry_from(client, new, ledger_id, entry_id)
-    except NoSuchLedgerError:
+    except (MetadataSerializationError, NoSuchLedgerError):
         raise
     except ClientError as error:
         what = "its end" if entry_id is None else f"entry {entry_id}"

@@ -10,6 +10,7 @@ import attrs
 from bkclient.admin import one_shot_adds
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.ledger.creation import NewLedger
+from bkctl.commands.ledger.delete import shortened
 from bkctl.errors import UsageError
 from bkctl.output.views import LEDGER, field, shown
 from wire.codes import DigestType
@@ -48,7 +49,7 @@ def create(session: Session, /, **wanted: Any) -> None:
 
 def plan_of(new: NewLedger) -> str:
     """Return a sentence that describes the planned ledger."""
-    meta = "".join(f", {key}={value.decode()}" for key, value in new.custom.items())
+    meta = "".join(f", {key}={shortened(value)}" for key, value in new.custom.items())
     return (
         f"create a ledger: ensemble {new.ensemble_size}, write quorum {new.write_quorum}, ack "
         f"quorum {new.ack_quorum}, digest {new.digest_type.name.lower()}{meta}"

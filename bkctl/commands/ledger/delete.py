@@ -176,11 +176,12 @@ def _custom(custom: Mapping[str, bytes]) -> str:
     known = [(key, value) for key, value in custom.items() if not key.startswith("bkctl.")]
     shown = known[:CUSTOM_KEYS_SHOWN]
     more = len(known) - len(shown)
-    pairs = [f"{_cut(key)}={_cut(value)}" for key, value in shown]
+    pairs = [f"{shortened(key)}={shortened(value)}" for key, value in shown]
     return "".join(f", {pair}" for pair in pairs) + (f", and {more} more" if more else "")
 
 
-def _cut(value: str | bytes) -> str:
+def shortened(value: str | bytes) -> str:
+    """Return a key or a value of custom metadata, printable and not too long."""
     start = value[: CUSTOM_CHARS_MAX + 1]
     text = start.decode(errors="backslashreplace") if isinstance(start, bytes) else start
     text = printable(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bkclient.metadata import zk_paths
 from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.commands.bookie.details import space
 from tests.bkclient.worlds import World
@@ -151,6 +152,15 @@ class TestUpdateBookie:
         assert said.status == 8
         assert "does not show its entries" in said.err
         assert world.stored(ledger_id) == before
+
+    def test_a_ledger_whose_metadata_cannot_be_read_may_list_the_old_bookie(self) -> None:
+        world, ledger_id = self.moved()
+        damaged = written(world)
+        world.metadata.set(zk_paths.LAYOUTS["hierarchical"].path_of(damaged), b"no metadata")
+        said = run_in(world, "bookie", "rename", "b1", "b4", "--yes", ok=False)
+        assert said.status == 8
+        assert f"ledger {damaged}: not renamed: its metadata cannot be read" in said.err
+        assert "b4" in world.stored(ledger_id).all_bookies()
 
     def test_without_asking_the_new_bookie_it_counts_as_a_loss(self) -> None:
         world, ledger_id = self.moved()

@@ -148,6 +148,13 @@ def test_a_dry_run_changes_nothing(run: Run) -> None:
     assert run("ledger", "list", "--count").out == count
 
 
+def test_custom_metadata_may_be_any_bytes(run: Run) -> None:
+    odd = ("--meta", "key=\udcff\n")
+    assert run("ledger", "create", *odd, "--dry-run").out.endswith("key=\\xff\\x0a\n")
+    shown = run("ledger", "show", run("ledger", "create", *odd).id, "--json").json
+    assert shown["custom"]["key"] == "\\xff\n"
+
+
 def test_adding_needs_exactly_one_source(run: Run, tmp_path: Path) -> None:
     ledger = run("ledger", "create").id
     file = tmp_path / "f"
