@@ -18,7 +18,11 @@ from bkclient.errors import (
 )
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
-from bkclient.metadata.errors import MetadataAccessError, NotInitializedError
+from bkclient.metadata.errors import (
+    MetadataAccessError,
+    MetadataUnavailableError,
+    NotInitializedError,
+)
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored, not_readable
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
@@ -147,7 +151,8 @@ class TreeLedgers(TreePart):
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
         """Delete the metadata, and parents that are empty now.
 
-        With the version ``ANY`` a missing ledger is not an error.
+        With the version ``ANY`` a missing ledger is not an error. After a lost answer the
+        deletion has succeeded if the ledger is missing, with any version.
 
         Raises:
             NoSuchLedgerError: the ledger does not exist, and ``version`` is not ``ANY``.
@@ -159,18 +164,22 @@ class TreeLedgers(TreePart):
                 await retry_until_answered(lambda: self._tree.delete(path))
         else:
             with ledger_errors(ledger_id, version):
-                await self._tree.delete(path, version)
+                try:
+                    await self._tree.delete(path, version)
+                except AnswerLostError:
+                    if await self._tree.stat(path) is not None:
+                        raise
         if (await self._ledger_layout()).prunes:
             await self._prune(zk_paths.parent(path))
 
     async def _prune(self, path: str) -> None:
-        """Delete empty nodes upwards. A lost answer does not matter: the ledger is deleted."""
+        """Delete empty nodes upwards. A failure does not matter: the ledger is deleted."""
         while path:
             try:
                 await self._tree.delete(path)
-            except NotEmptyError:
+            except (NotEmptyError, MetadataUnavailableError):
                 return
-            except (NoNodeError, AnswerLostError):
+            except NoNodeError:
                 pass
             path = zk_paths.parent(path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -15,14 +15,13 @@ from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata.api import Versioned
 from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
 from bkctl.commands.ledger import id_arguments as ledger_ids
-from bkctl.errors import ConflictError, PartlyDoneError, RefusedError
+from bkctl.errors import ConflictError, RefusedError
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import LEDGER, Kind, field, shown
 from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
 from wire.control_characters import printable
-from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -215,26 +214,21 @@ def _delete_all(session: Session, found: Sequence[DeletionCandidate]) -> None:
     Raises:
         PartlyDoneError: some ledgers could not be deleted.
         BookKeeperError: the only ledger could not be deleted.
+        MetadataUnavailableError: the deletion ended at a ledger, without the ledgers that follow.
     """
-    failures: list[tuple[LedgerId, BookKeeperError]] = []
+    by_id = {one.ledger_id: one for one in found}
 
-    def work() -> Iterator[LedgerDeleted]:
-        for one in found:
-            session.about = f"ledger {one.ledger_id}"
-            try:
-                session.call(_delete, one)
-            except BookKeeperError as error:
-                if len(found) == 1:
-                    raise
-                failures.append((one.ledger_id, error))
-            else:
-                yield _deleted(one)
+    def delete_one(session: Session, ledger_id: LedgerId) -> LedgerDeleted:
+        session.about = f"ledger {ledger_id}"
+        session.call(_delete, by_id[ledger_id])
+        return _deleted(by_id[ledger_id])
 
-    session.emit_all(work(), LedgerDeleted)
-    session.about = ""
-    if failures:
-        first = "; ".join(f"ledger {ledger_id}: {error}" for ledger_id, error in failures[:3])
-        raise PartlyDoneError(f"{len(failures)} of {len(found)} were not deleted: {first}")
+    if len(found) == 1:
+        session.emit(delete_one(session, found[0].ledger_id))
+        return
+    failures: list[str] = []
+    session.emit_all(ledger_ids.outcomes(session, by_id, delete_one, failures), LedgerDeleted)
+    ledger_ids.require_no_failures(session, failures)
 
 
 async def _delete(client: Client, one: DeletionCandidate) -> None:

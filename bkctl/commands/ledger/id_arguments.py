@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkctl.cli.parameter_types import LEDGER_ID
 from bkctl.errors import PartlyDoneError, UsageError, file_errors
 from bkctl.ledger_ids import parse_ledger_id
@@ -78,6 +79,7 @@ def for_each_ledger(
 
     Raises:
         BookKeeperError: the work on the only ledger failed.
+        MetadataUnavailableError: the work ended at a ledger, without the ledgers that follow.
         PartlyDoneError: the work on some of several ledgers failed.
     """
     ids = map(LedgerId, session.input.words(words, LEDGER_ID))
@@ -102,13 +104,20 @@ def outcomes(
     *,
     after: Callable[[Any], object] = lambda _: None,
 ) -> Iterator[Any]:
-    """Yield the result of ``work`` for each ledger; warn of a failure, append it, and go on."""
+    """Yield the result of ``work`` for each ledger; warn of a failure, append it, and go on.
+
+    Raises:
+        MetadataUnavailableError: the work on the other ledgers would fail, too, each after a wait.
+    """
     for ledger_id in ids:
         try:
             value = work(session, ledger_id)
             yield value
             after(value)
         except BookKeeperError as error:
+            if type(error) is MetadataUnavailableError:  # Without its subclass for a lost answer.
+                session.failed = "the ledgers that follow were not reached"
+                raise
             failures.append(f"ledger {ledger_id}: {error}")
             session.warn(failures[-1])
 

@@ -236,6 +236,36 @@ def test_a_write_whose_answer_is_lost_says_that_nobody_knows(fault: Fault) -> No
     assert stage.run(stage.store.read_ledger(L1)).version == (fault is Fault.ANSWER_LOST)
 
 
+def test_a_deletion_whose_answer_is_lost_has_succeeded_if_the_ledger_is_gone() -> None:
+    stage = Stage()
+    stage.run(created(stage))
+    stage.run(stage.store.read_ledger(L1))
+    stage.cluster.faults = FaultAt(0, Fault.REQUEST_LOST)
+    with pytest.raises(MetadataUnavailableError):
+        stage.run(stage.store.remove_ledger(L1, 0))
+    assert stage.run(stage.witness.read_ledger(L1)).version == 0
+    stage.cluster.faults = FaultAt(0, Fault.ANSWER_LOST)
+    stage.run(stage.store.remove_ledger(L1, 0))
+    with pytest.raises(NoSuchLedgerError):
+        stage.run(stage.witness.read_ledger(L1))
+
+
+def test_a_deletion_succeeds_although_empty_parents_cannot_be_deleted() -> None:
+    stage = Stage()
+    stage.run(created(stage))
+    stage.run(stage.store.read_ledger(L1))
+
+    def away(operation: TreeOperation) -> Fault:
+        if operation.name == "delete" and "/L" not in operation.path:
+            raise MetadataUnavailableError("no connection within 10 s")
+        return Fault.NONE
+
+    stage.cluster.faults = away
+    stage.run(stage.store.remove_ledger(L1, 0))
+    with pytest.raises(NoSuchLedgerError):
+        stage.run(stage.witness.read_ledger(L1))
+
+
 @pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
 def test_a_ledger_that_may_have_been_there_and_gone_is_not_made_again(fault: Fault) -> None:
     stage = Stage()

@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 from bkclient.metadata import zk_paths
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.quorum.distribution import write_set
 from bkctl.commands.ledger.list_and_show import writer_text
 from bkctl.commands.ledger.metadata_dump_and_restore import differences
@@ -22,6 +23,7 @@ from bkctl.exit_status import ExitStatus
 from tests.bkclient.replication_world import STRIPED, TRIPLE, closed_ledger, member, open_writer
 from tests.bkclient.worlds import Fate, Ruling, World
 from tests.bkctl.support.world import run_in
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import encode_metadata
@@ -654,6 +656,25 @@ def test_what_fails_for_one_of_many_is_told_and_the_others_are_done(world: World
     assert world.stored(there).is_closed
     assert run_in(world, "ledger", "recover", 99, ok=False).status == ExitStatus.NOT_FOUND
     assert run_in(world, "ledger", "recover", "-", typed="").out == ""
+
+
+def test_without_the_metadata_service_the_rest_of_many_is_not_tried(world: World) -> None:
+    ids = [closed_ledger(world, world.client(), 1) for _ in range(5)]
+    tried: list[str] = []
+
+    def away(operation: TreeOperation) -> Fault:
+        if operation.name == "delete" and "/L" in operation.path:
+            tried.append(operation.path)
+            if len(tried) > 2:
+                raise MetadataUnavailableError("no connection within 10 s")
+        return Fault.NONE
+
+    world.metadata.faults = away
+    ended = run_in(world, "ledger", "delete", *ids, "--yes", ok=False)
+    assert ended.status == ExitStatus.UNREACHABLE
+    assert ended.out.count("deleted") == 2
+    assert f"ledger {ids[2]}: no connection within 10 s; the ledgers that follow" in ended.err
+    assert len(tried) == 3
 
 
 def test_bookie_ids_come_from_stdin_too(world: World) -> None:
