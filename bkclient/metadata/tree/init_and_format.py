@@ -91,7 +91,6 @@ class TreeAdmin(TreePart):
         for path in (zk_paths.AVAILABLE, zk_paths.READ_ONLY):
             await self._make(path)
         name = await self._remove_ledgers()
-        await self._tree.delete_if_there(zk_paths.LAYOUT)
         await self._write_layout(name)
         for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES):
             await self._tree.delete_all_below(path)
@@ -163,8 +162,9 @@ class TreeAdmin(TreePart):
                 )
 
     async def _remove_root(self, children: list[str]) -> None:
-        for name in children:
-            await self._tree.delete_all_below(f"/{name}")
+        # The layout is deleted last: it says which nodes are ledgers if this is interrupted.
+        for path in sorted((f"/{name}" for name in children), key=zk_paths.LAYOUT.__eq__):
+            await self._tree.delete_all_below(path)
         try:
             await self._tree.delete_if_there(_ROOT)
         except NotEmptyError as error:

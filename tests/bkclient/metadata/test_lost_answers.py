@@ -236,6 +236,33 @@ def test_a_write_whose_answer_is_lost_says_that_nobody_knows(fault: Fault) -> No
     assert stage.run(stage.store.read_ledger(L1)).version == (fault is Fault.ANSWER_LOST)
 
 
+def test_the_layout_of_a_cluster_is_deleted_after_all_else() -> None:
+    stage = Stage()
+    stage.run(created(stage))
+    stage.run(format_all(stage))
+    stage.run(created(stage))
+
+    def last(operation: TreeOperation) -> Fault:
+        if operation.name == "delete" and operation.path == zk_paths.LAYOUT:
+            assert stage.cluster.children("") == ["LAYOUT"]
+        return Fault.NONE
+
+    stage.cluster.faults = last
+    stage.run(nuke(stage))
+
+
+def test_a_format_keeps_the_layout() -> None:
+    stage = Stage()
+    stage.run(created(stage))
+
+    def kept(operation: TreeOperation) -> Fault:
+        assert (operation.name, operation.path) != ("delete", zk_paths.LAYOUT)
+        return Fault.NONE
+
+    stage.cluster.faults = kept
+    stage.run(format_all(stage))
+
+
 def test_a_deletion_whose_answer_is_lost_has_succeeded_if_the_ledger_is_gone() -> None:
     stage = Stage()
     stage.run(created(stage))
