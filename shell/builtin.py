@@ -17,7 +17,7 @@ LAST: Final = 20
 """Lines of the history that are shown by default."""
 
 
-class _Own(click.Group):
+class _BuiltinGroup(click.Group):
     """A group whose help is a list of commands, without the parts of a program's help."""
 
     def get_usage(self, ctx: click.Context) -> str:
@@ -26,7 +26,9 @@ class _Own(click.Group):
 
 def commands(shell: Shell) -> click.Group:
     """Return the shell's own commands."""
-    group = _Own(name="", commands=[_help, _timing, _refresh, _history, _clear, _exit, _quit])
+    group = _BuiltinGroup(
+        name="", commands=[_help, _timing, _refresh, _history, _clear, _exit, _quit]
+    )
     group.add_command(_use(shell))
     group.add_command(_set(shell))
     group.add_command(_unset(shell))

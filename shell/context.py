@@ -22,7 +22,7 @@ PRINTED: Final = "_"
 """The word for the value that was printed last."""
 
 
-class Current:
+class CurrentValues:
     """The values in use, by the words of ``use``."""
 
     def __init__(self, kinds: Mapping[str, click.ParamType[Any]]) -> None:

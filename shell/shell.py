@@ -15,7 +15,7 @@ import click
 
 from shell.audit_log import AuditLog
 from shell.command_line import Line, LineError, quoted
-from shell.context import CommandPlace, Current, fill, resolve
+from shell.context import CommandPlace, CurrentValues, fill, resolve
 from shell.live_values import Live, LiveState
 from shell.output_redirection import RedirectedStreams, run_system
 from shell.program import Program
@@ -50,7 +50,7 @@ class Shell:
         """``own`` makes the shell's own commands; see ``shell.builtin``."""
         self.program = program
         self.name = program.tree.name or ""
-        self.current = Current(program.kinds)
+        self.current = CurrentValues(program.kinds)
         self.settings = Settings(program.tree, given)
         self.live = live or Live(program)
         self.own = own(self)

@@ -55,7 +55,7 @@ class StoredCookie:
 
 
 @attrs.frozen(kw_only=True)
-class Reliance:
+class DependentLedgers:
     """The ledgers that rely on one bookie, by the metadata."""
 
     bookie_id: BookieId
@@ -121,7 +121,7 @@ async def ledgers_that_need_cookies(
     )
 
 
-async def reliance_on(client: Client, bookie_id: BookieId) -> Reliance:
+async def reliance_on(client: Client, bookie_id: BookieId) -> DependentLedgers:
     """Return the ledgers that rely on a bookie; walks over all ledgers."""
     store = client.store
     alive = await store.registered_bookies()
@@ -139,7 +139,7 @@ async def reliance_on(client: Client, bookie_id: BookieId) -> Reliance:
                 not_closed.append(one.ledger_id)
             if is_only_copy(metadata, bookie_id, alive):
                 only_here.append(one.ledger_id)
-    return Reliance(
+    return DependentLedgers(
         bookie_id=bookie_id,
         registered=bookie_id in alive,
         ledgers=ledgers,

@@ -69,7 +69,7 @@ class Connect(Protocol):
 
 
 @attrs.define(eq=False)
-class _Slot:
+class _ConnectionSlot:
     """The connection to one bookie in one protocol, or the attempt to connect."""
 
     channel: BookieChannel | None = None
@@ -113,7 +113,7 @@ class BookiePool:
         self._greeting = greeting
         self._settings = ChannelSettings.of(config)
         self._txn_ids = itertools.count(1)
-        self._slots: dict[tuple[BookieId, ProtocolVersion, int], _Slot] = {}
+        self._slots: dict[tuple[BookieId, ProtocolVersion, int], _ConnectionSlot] = {}
         self._closed: ClientError | None = None
         self._trace: RequestTrace | None = None
         self.quarantine = Quarantine(clock, rng, config)
@@ -226,7 +226,7 @@ class BookiePool:
     ) -> Deferred[BookieChannel]:
         """Return the channel for a ledger's requests, connected; never fires at once on failure."""
         key = self._key(bookie, ledger_id, protocol or self.protocol)
-        slot = self._slots.setdefault(key, _Slot())
+        slot = self._slots.setdefault(key, _ConnectionSlot())
         deferred: Deferred[BookieChannel] = Deferred()
         channel = slot.usable()
         if channel is not None:
@@ -253,7 +253,9 @@ class BookiePool:
     ) -> tuple[BookieId, ProtocolVersion, int]:
         return bookie, protocol, ledger_id % self.config.channels_per_bookie
 
-    async def _make(self, key: tuple[BookieId, ProtocolVersion, int], slot: _Slot) -> None:
+    async def _make(
+        self, key: tuple[BookieId, ProtocolVersion, int], slot: _ConnectionSlot
+    ) -> None:
         bookie, protocol, _ = key
         try:
             host, port = await self.address(bookie)
@@ -273,7 +275,7 @@ class BookiePool:
         else:
             self._connected(slot, made)
 
-    async def _greet(self, slot: _Slot, channel: BookieChannel, host: str) -> None:
+    async def _greet(self, slot: _ConnectionSlot, channel: BookieChannel, host: str) -> None:
         if self._greeting is None:
             return
         try:
@@ -318,7 +320,7 @@ class BookiePool:
             raise BookieUnavailableError(f"bookie {bookie} is not registered")
         return host.strip("[]"), int(port)
 
-    def _connected(self, slot: _Slot, channel: BookieChannel) -> None:
+    def _connected(self, slot: _ConnectionSlot, channel: BookieChannel) -> None:
         if self._closed is not None:
             channel.close(self._closed)
             self._failed(slot, self._closed)
@@ -331,12 +333,12 @@ class BookiePool:
         for deferred in waiting:
             deferred.callback(channel)
 
-    def _lost(self, slot: _Slot, channel: BookieChannel) -> None:
+    def _lost(self, slot: _ConnectionSlot, channel: BookieChannel) -> None:
         self.without_stripes.discard(channel.bookie_id)  # The bookie may return as a newer version.
         if slot.channel is channel:
             slot.channel = None
 
-    def _failed(self, slot: _Slot, error: ClientError) -> None:
+    def _failed(self, slot: _ConnectionSlot, error: ClientError) -> None:
         pause_s = doubled_s(BACKOFF_FIRST_S, slot.failures, BACKOFF_MAX_S)
         slot.failures += 1
         slot.retry_at_s = self.clock.seconds() + pause_s * self._rng.uniform(0.5, 1.0)

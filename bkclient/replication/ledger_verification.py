@@ -305,7 +305,7 @@ class EntryRanges:
 
 
 @attrs.define
-class _Found:
+class _BadCopyGroup:
     """Bad copies with one flaw on one bookie, during the verification."""
 
     why: str
@@ -397,7 +397,7 @@ class _Verification:
         self._rate = rate_limit(client.cluster.clock, bytes_per_s)
         self._bytes_at_once = min(BYTES_AT_ONCE, bytes_per_s or BYTES_AT_ONCE)
         self._copies = CopyReader(client, ledger)
-        self._found: dict[tuple[BookieId, Flaw], _Found] = {}
+        self._found: dict[tuple[BookieId, Flaw], _BadCopyGroup] = {}
         self._silent: Counter[BookieId] = Counter()
         self._refusing: set[BookieId] = set()
         self._entries_read = self._copies_read = self._size = self._entries_lost = 0
@@ -531,7 +531,7 @@ class _Verification:
                 self._note(bookie_id, Flaw.DIFFERING, entry_id, why)
 
     def _note(self, bookie_id: BookieId, flaw: Flaw, entry_id: EntryId, why: str) -> None:
-        self._found.setdefault((bookie_id, flaw), _Found(why)).batch.append(entry_id)
+        self._found.setdefault((bookie_id, flaw), _BadCopyGroup(why)).batch.append(entry_id)
 
     def outcome(self) -> LedgerVerification:
         """Return the result."""

@@ -67,7 +67,7 @@ class RunningBookie:
     "modes",
     sentence=lambda v: f"bookie {v.bookie_id} is {'read-only' if v.read_only else 'writable'}",
 )
-class Mode:
+class BookieMode:
     """The mode of a bookie: read-only or writable."""
 
     bookie_id: str = field(BOOKIE)
@@ -399,15 +399,15 @@ def _java_state(found: Mapping[str, bool]) -> str:
 
 
 @_understood
-def mode(admin: AdminClient, bookie_id: BookieId, wanted: bool | None) -> Mode:  # noqa: FBT001
+def mode(admin: AdminClient, bookie_id: BookieId, wanted: bool | None) -> BookieMode:  # noqa: FBT001
     """Return the bookie's mode; ``wanted`` first makes it read-only or writable."""
     method, shift = ("GET", None) if wanted is None else ("PUT", wanted)
     if admin.speaks_v2:
         body = None if shift is None else {"read_only": shift}
         found = admin.ask(method, "/api/v2/bookie/read-only", body).json
-        return Mode(bookie_id, found["read_only"])
+        return BookieMode(bookie_id, found["read_only"])
     body = None if shift is None else {"readOnly": shift}
-    return Mode(
+    return BookieMode(
         bookie_id, admin.ask(method, "/api/v1/bookie/state/readonly", body).json["readOnly"]
     )
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from bkctl.cli.completion.scripts import FILES, SCRIPTS
 from bkctl.cli.root import cli
-from bkctl.manual.man_pages import Edition, pages
+from bkctl.manual.man_pages import PageFooter, pages
 
 ROOT: Final = Path(__file__).parents[2]
 DIRECTORIES: Final = ("completions", "man")
@@ -24,11 +24,11 @@ RELEASED: Final = "2026-11-22"
 """The date in the manual pages: that of the version in pyproject.toml."""
 
 
-def edition() -> Edition:
+def edition() -> PageFooter:
     """Return the version of the generated files."""
     found = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert found is not None
-    return Edition(RELEASED, found[1])
+    return PageFooter(RELEASED, found[1])
 
 
 def generated() -> dict[str, str]:

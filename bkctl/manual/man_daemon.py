@@ -8,7 +8,7 @@ from typing import Final
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import DeclaredSetting, OtherKey, declared
-from bkctl.manual.man_pages import Edition
+from bkctl.manual.man_pages import PageFooter
 from bkctl.manual.roff import Page, bold, italic, usage
 from bookied.config.bookie import BookieConfig
 from bookied.errors import MEANING, OF_AUTORECOVERY
@@ -33,12 +33,12 @@ setting that it cannot honour safely.
 """
 
 
-def daemon_pages(edition: Edition) -> dict[str, str]:
+def daemon_pages(edition: PageFooter) -> dict[str, str]:
     """Return the text of each page by the name of its file."""
     return {"bookied.8": _bookied(edition), f"{CONF}.5": _settings(edition)}
 
 
-def _bookied(edition: Edition) -> str:
+def _bookied(edition: PageFooter) -> str:
     page = Page(
         "bookied", 8, about="store ledgers for BookKeeper clients",
         date=edition.date, source=edition.source,
@@ -114,7 +114,7 @@ def _sentence(text: str) -> str:
 # The settings file -------------------------------------------------------------------------------
 
 
-def _settings(edition: Edition) -> str:
+def _settings(edition: PageFooter) -> str:
     page = Page(
         CONF, 5, about="settings of a bookie, and of clients of BookKeeper",
         date=edition.date, source=edition.source,

@@ -29,7 +29,7 @@ FILES: Final = (
 
 
 @attrs.frozen
-class Edition:
+class PageFooter:
     """The footer of every page."""
 
     date: str
@@ -40,7 +40,7 @@ class Edition:
         return f"bkctl {self.version}"
 
 
-def pages(tree: click.Group, edition: Edition) -> dict[str, str]:
+def pages(tree: click.Group, edition: PageFooter) -> dict[str, str]:
     """Return the text of every page by the name of its file."""
     settings = {**tree.context_settings, "terminal_width": _WIDE}
     root = click.Context(tree, info_name=tree.name, **settings)
@@ -74,7 +74,9 @@ def _below(ctx: click.Context, name: str, command: click.Command) -> click.Conte
 # The page of the root ----------------------------------------------------------------------------
 
 
-def _root_page(root: click.Context, commands: Mapping[str, click.Command], edition: Edition) -> str:
+def _root_page(
+    root: click.Context, commands: Mapping[str, click.Command], edition: PageFooter
+) -> str:
     page = Page(
         "bkctl", 1, about="ledgers, bookies and clusters of Apache BookKeeper",
         date=edition.date, source=edition.source,
@@ -122,7 +124,7 @@ def _variables(root: click.Context) -> Iterator[tuple[str, str]]:
 # The page of a group, or of a command of its own -------------------------------------------------
 
 
-def _page(root: click.Context, name: str, command: click.Command, edition: Edition) -> str:
+def _page(root: click.Context, name: str, command: click.Command, edition: PageFooter) -> str:
     ctx = _below(root, name, command)
     page = Page(
         f"bkctl-{name}", 1, about=_about(root, name, command).rstrip("."),

@@ -294,7 +294,7 @@ def _listed(path: str) -> Callable[[Any], Any]:
     return found
 
 
-class _How(TypedDict, total=False):
+class _ViewSettings(TypedDict, total=False):
     """The settings of a view besides its name and its columns, as in ``View``."""
 
     id: str
@@ -326,7 +326,7 @@ def field(
 
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field, field))
 def shown(
-    name: str, *columns: Column, kw_only: bool = False, **how: Unpack[_How]
+    name: str, *columns: Column, kw_only: bool = False, **how: Unpack[_ViewSettings]
 ) -> Callable[[type[T]], type[T]]:
     """Make a class of values, and declare the name of its values and their columns.
 
@@ -363,12 +363,14 @@ def evolve(value: T, /, **changes: Any) -> T:
 _OF_LIBRARY: Final[dict[type, View]] = {}
 
 
-def declare_view(library_class: type, name: str, *columns: Column, **how: Unpack[_How]) -> None:
+def declare_view(
+    library_class: type, name: str, *columns: Column, **how: Unpack[_ViewSettings]
+) -> None:
     """Declare the view of a class outside ``bkctl``, as ``shown`` does for classes of ``bkctl``."""
     _OF_LIBRARY[library_class] = _view(library_class, name, columns, how)
 
 
-def _view(shown_class: type, name: str, columns: Iterable[Column], how: _How) -> View:
+def _view(shown_class: type, name: str, columns: Iterable[Column], how: _ViewSettings) -> View:
     return View(name, tuple(one.on(shown_class) for one in columns), **how)
 
 

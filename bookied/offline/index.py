@@ -230,7 +230,7 @@ class DbIndex:
             if (path / "CURRENT").exists():
                 raise
             self._damage.append(DbRecordError(path, None, "there is no such database"))
-            return cast("KeyValues", _Nothing())
+            return cast("KeyValues", _EmptyDatabase())
 
     @property
     def damage(self) -> list[CorruptError]:
@@ -262,7 +262,7 @@ class DbIndex:
             self._index.close()
 
 
-class _Nothing:
+class _EmptyDatabase:
     """An empty database in place of a missing one, read only."""
 
     def get(self, key: bytes) -> None:

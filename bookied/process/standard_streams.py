@@ -36,13 +36,13 @@ def outlive_stderr() -> None:
     write. A stderr that is not the process's own stays unchanged.
     """
     if sys.stderr is sys.__stderr__ and sys.stderr is not None:
-        raw = io.BufferedWriter(_Lossy(sys.stderr.fileno(), "w", closefd=False))
+        raw = io.BufferedWriter(_NeverFailingFile(sys.stderr.fileno(), "w", closefd=False))
         sys.stderr = io.TextIOWrapper(
             raw, sys.stderr.encoding, errors="backslashreplace", line_buffering=True
         )
 
 
-class _Lossy(io.FileIO):
+class _NeverFailingFile(io.FileIO):
     """A file whose writes never fail."""
 
     def write(self, data: ReadableBuffer, /) -> int:

@@ -134,7 +134,7 @@ class Scrubber:
         return result
 
     async def _go(
-        self, storage: LedgerStorage, places: Iterator[_Place], result: ScrubResult
+        self, storage: LedgerStorage, places: Iterator[_EntryPlace], result: ScrubResult
     ) -> bool:
         """Check some entries in a thread, then wait for the rate; return whether all are done."""
         at_once = max(1, int(self._rate)) if self._rate else UNLIMITED_AT_ONCE
@@ -179,7 +179,7 @@ class Scrubber:
 
 
 @attrs.frozen
-class _Place:
+class _EntryPlace:
     ledger_id: int
     entry_id: int
     location: int
@@ -206,7 +206,7 @@ def report_result(result: ScrubResult) -> None:
         log.info("local check: {entries} entries are intact", entries=result.entries)
 
 
-def _places(storage: LedgerStorage, ledger_ids: list[int]) -> Iterator[_Place]:
+def _places(storage: LedgerStorage, ledger_ids: list[int]) -> Iterator[_EntryPlace]:
     """Yield every entry of the index on disk. Blocks: call it in a thread."""
     for ledger_id in ledger_ids:
         try:
@@ -214,9 +214,9 @@ def _places(storage: LedgerStorage, ledger_ids: list[int]) -> Iterator[_Place]:
                 first = page_no * PAGE_SLOTS
                 for slot, location in enumerate(page):
                     if location:
-                        yield _Place(ledger_id, first + slot, location)
+                        yield _EntryPlace(ledger_id, first + slot, location)
         except CorruptError as error:
-            yield _Place(ledger_id, -1, 0, error)
+            yield _EntryPlace(ledger_id, -1, 0, error)
 
 
 def _pages_of(storage: LedgerStorage, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
@@ -235,7 +235,7 @@ def _pages_of(storage: LedgerStorage, ledger_id: int) -> Iterator[tuple[int, arr
 
 
 def _scrub_places(
-    storage: LedgerStorage, places: Iterator[_Place], at_once: int
+    storage: LedgerStorage, places: Iterator[_EntryPlace], at_once: int
 ) -> tuple[int, list[Inconsistency]]:
     """Check some entries, in a thread; fewer than ``at_once`` only at the end."""
     found: list[Inconsistency] = []

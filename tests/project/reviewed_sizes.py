@@ -159,7 +159,7 @@ REVIEWED: Final = {
     "_log_ledgers: range(at, min(at + ahead, record.next_index))": "ledgers that the record lists",
     "Sink._value: bytes(value)": "the value of a binary column",
     "_LengthPrefixed.feed: bytes(self._buffer[at - size:at])": _BUFFER,
-    "_Whole.end: bytes(self._buffer)": _BUFFER,
+    "_WholeInput.end: bytes(self._buffer)": _BUFFER,
     "_Chunks.feed: range(0, whole, self._size)": _ITEMS,
     "CopiesOfBookie.entries: range(first, last + 1)": _LAZY,
     "print_compared.found: range(first, last + 1)": _LAZY,

@@ -21,8 +21,8 @@ from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
+    CreatedNode,
     Fired,
-    Made,
     Node,
     NodeExistsError,
     NodeVersionError,
@@ -454,12 +454,12 @@ class MemoryTree(Tree):
         ephemeral: bool = False,
         sequence: bool = False,
         open_to_all: bool = False,
-    ) -> Made:
+    ) -> CreatedNode:
         """See ``Tree``."""
 
-        def apply() -> Made:
+        def apply() -> CreatedNode:
             owner = self._session_id if ephemeral else 0
-            return Made(self._cluster.create(path, value, owner, sequence=sequence))
+            return CreatedNode(self._cluster.create(path, value, owner, sequence=sequence))
 
         return await self._do("create", path, apply)
 

@@ -13,7 +13,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import IncompatibleLayoutError
 from bkclient.metadata.tree.nodes import (
-    Made,
+    CreatedNode,
     NodeExistsError,
     NodeVersionError,
     NoNodeError,
@@ -179,9 +179,9 @@ class TestIds:
 
     def test_a_number_that_wrapped_is_no_id(self, cluster: MemoryZooKeeper, clock: Clock) -> None:
         store = opened(cluster, clock)
-        assert store._number_of(Made("/idgen/ID--2147483648", 0)) is None
-        assert store._number_of(Made("/idgen/ID-2147483647", 0)) is None
-        assert store._number_of(Made("/idgen/ID-2147483646", 0)) == 2147483646
+        assert store._number_of(CreatedNode("/idgen/ID--2147483648", 0)) is None
+        assert store._number_of(CreatedNode("/idgen/ID-2147483647", 0)) is None
+        assert store._number_of(CreatedNode("/idgen/ID-2147483646", 0)) == 2147483646
 
     def test_old_layouts_run_out(self, clock: Clock) -> None:
         cluster = MemoryZooKeeper.initialized(clock, "legacyhierarchical")

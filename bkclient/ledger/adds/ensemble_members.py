@@ -27,7 +27,7 @@ log = Logger()
 
 
 @attrs.frozen
-class _Hold:
+class _BacklogWait:
     """A limited wait until a full connection accepts more bytes."""
 
     drained: Deferred[None]
@@ -75,7 +75,7 @@ class Member:
         self._channel: BookieChannel | None = None
         self._backlog: list[Packed] = []
         self._connecting = False
-        self._hold: _Hold | None = None
+        self._hold: _BacklogWait | None = None
         self._ailing = False
         self._gone = False
         self._last_copies: PendingCopies | None = None
@@ -133,7 +133,7 @@ class Member:
         elif self._wait_s >= 0 and not stream.channel.writability.is_writable:
             self._backlog += batch.packed
             overdue = self._pool.clock.callLater(self._wait_s, self._overdue)
-            self._hold = _Hold(stream.channel.writability.when_writable(), overdue)
+            self._hold = _BacklogWait(stream.channel.writability.when_writable(), overdue)
             self._hold.drained.addCallbacks(lambda _: self._drained(), lambda _: None)
         else:
             is_v2 = stream.channel.protocol is ProtocolVersion.V2

@@ -136,7 +136,7 @@ class StepOutcome(Generic[T]):
 
 
 @attrs.frozen
-class _Seen:
+class _SeenChanges:
     """The changes up to ``last``, and the ``data_version`` at that time."""
 
     version: int
@@ -320,11 +320,11 @@ class FileSession:
             self._abandoned.add(self._session_id)
             self._session_id = 0
 
-    def _changes_in(self, rows: Rows, database: Database) -> _Seen:
+    def _changes_in(self, rows: Rows, database: Database) -> _SeenChanges:
         """Return the changes in a transaction since the previous call."""
-        return _Seen(database.data_version(), *rows.changes.after(self._seen_change))
+        return _SeenChanges(database.data_version(), *rows.changes.after(self._seen_change))
 
-    def _note(self, seen: _Seen, outcome: StepOutcome[Any]) -> None:
+    def _note(self, seen: _SeenChanges, outcome: StepOutcome[Any]) -> None:
         self._seen_version, self._seen_change = seen.version, seen.last
         if outcome.changes is not None:
             outcome.changes = seen.changes

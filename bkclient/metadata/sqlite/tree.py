@@ -15,9 +15,9 @@ from bkclient.metadata.sqlite.file_client import FileClient
 from bkclient.metadata.sqlite.paths import KINDS_BELOW, LEDGER, VOTE, name_of, row_of
 from bkclient.metadata.sqlite.rows import NodeRow, Rows
 from bkclient.metadata.tree.nodes import (
+    CreatedNode,
     Fired,
     FoundValue,
-    Made,
     Node,
     NodeExistsError,
     NodeValue,
@@ -49,19 +49,21 @@ class SqliteTree(FileClient, Tree):
         ephemeral: bool = False,
         sequence: bool = False,
         open_to_all: bool = False,  # noqa: ARG002 - a file has one owner.
-    ) -> Made:
+    ) -> CreatedNode:
         """See ``Tree``; ``sequence`` is only for votes."""
         place = None if sequence else row_of(path)
         if place is None and not sequence:
             await self.read(lambda _rows, _session_id: None)
             raise NodeExistsError(f"{path} exists")
 
-        def make(rows: Rows, session_id: int) -> Made:
+        def make(rows: Rows, session_id: int) -> CreatedNode:
             kind, key = place or (VOTE, rows.sequences.take(VOTE))
             version = rows.insert(kind, key, value, session_id if ephemeral else None)
             if kind == LEDGER and int(key) < _SKIPPED_END:
                 rows.sequences.skip_to(LEDGER, int(key) + 1)
-            return Made(f"{zk_paths.ELECTION}/{name_of(kind, key)}" if sequence else path, version)
+            return CreatedNode(
+                f"{zk_paths.ELECTION}/{name_of(kind, key)}" if sequence else path, version
+            )
 
         return await self.write(make, needs_session=ephemeral)
 

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from bkclient.errors import ClientError, LedgerIdOverflowError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.nodes import (
-    Made,
+    CreatedNode,
     NodeExistsError,
     NoNodeError,
     retry_until_answered,
@@ -118,7 +118,7 @@ class TreeLedgerIds(TreePart):
             )
         )
 
-    def _number_of(self, made: Made) -> int | None:
+    def _number_of(self, made: CreatedNode) -> int | None:
         """Return the number of a sequential node, or ``None`` if it exceeds 31 bits."""
         self._in_background(made.path)
         number = zk_paths.sequence_of(made.path)

@@ -85,7 +85,7 @@ class Node:
     stat: Stat
 
 
-class Made(NamedTuple):
+class CreatedNode(NamedTuple):
     """The path of a created node, and its first version."""
 
     path: str
@@ -160,7 +160,7 @@ class Tree(TreeSession, Protocol):
         ephemeral: bool = False,
         sequence: bool = False,
         open_to_all: bool = False,
-    ) -> Made:
+    ) -> CreatedNode:
         """Create a node; with ``sequence``, ten digits are appended to its path.
 
         Raises:
@@ -226,7 +226,7 @@ class Tree(TreeSession, Protocol):
 
     async def create_with_parents(
         self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-    ) -> Made:
+    ) -> CreatedNode:
         """Create a node and its missing parents, but never the root.
 
         Repeats the creation, because another client may prune an empty parent before the node

@@ -145,7 +145,7 @@ _quiet.addHandler(logging.NullHandler())  # Otherwise Python would print kazoo's
 def new_client(
     hosts: str,
     session_timeout_s: float,
-    crossing: Crossing,
+    crossing: ReactorCalls,
     died: Callable[[Exception], object],
     strange: Callable[[str], object],
     **options: Any,
@@ -181,7 +181,7 @@ def remove_watch(
     client._call(_RemoveWatches(path, of_children=of_children), answer)  # noqa: SLF001
 
 
-class Crossing:
+class ReactorCalls:
     """A queue of calls from kazoo's threads to the reactor, in order.
 
     It replaces the queues of kazoo's thread handler, hence the name ``put``.
@@ -219,7 +219,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     most of its work. Here sockets are read in large pieces, and most checks need no system call.
     """
 
-    def __init__(self, crossing: Crossing, died: Callable[[Exception], object]) -> None:
+    def __init__(self, crossing: ReactorCalls, died: Callable[[Exception], object]) -> None:
         super().__init__()
         self.callback_queue = self.completion_queue = crossing
         self._died = died

@@ -33,7 +33,7 @@ from bkclient.metadata.tree.nodes import (
     NotEmptyError,
 )
 from bkclient.metadata.zk_uri import ZooKeeperUri
-from bkclient.metadata.zookeeper.client import Crossing, cut_connection, new_client
+from bkclient.metadata.zookeeper.client import ReactorCalls, cut_connection, new_client
 
 log = Logger()
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class KazooSession:
         self._rate = rate
         self._uri, self._reactor, self.timeout_s = uri, reactor, session_timeout_s
         self.state = SessionState(reactor, uri.text)
-        self._crossing = Crossing(reactor)
+        self._crossing = ReactorCalls(reactor)
         self._options: dict[str, Any] = {
             "auth_data": list(auth_data),
             "sasl_options": sasl_options,

@@ -13,8 +13,8 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
+    CreatedNode,
     Fired,
-    Made,
     Node,
     NodeExistsError,
     Stat,
@@ -171,7 +171,7 @@ class KazooTree(Tree):
         ephemeral: bool = False,
         sequence: bool = False,
         open_to_all: bool = False,
-    ) -> Made:
+    ) -> CreatedNode:
         made: str = await self._write(
             "create",
             lambda kazoo: kazoo.create_async(
@@ -184,7 +184,7 @@ class KazooTree(Tree):
             path,
             value,
         )
-        return Made(made[len(self._root) :])
+        return CreatedNode(made[len(self._root) :])
 
     async def _write(
         self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str, value: bytes

@@ -91,7 +91,7 @@ def gc_status(session: Session, bookie_id: BookieId | None, **where: Any) -> Non
     """Show the state of the garbage collection of a bookie, or of every registered bookie."""
     named = () if bookie_id is None else (bookie_id,)
     bookies, _ = _bookies(session, named, every=not named, **where)
-    asked = _Each(session, bookies, where)
+    asked = _BookieRequests(session, bookies, where)
     found = asked.of_each(lambda admin, one: _of(one, admin_api.collections(admin)))
     _show(session, [run for some in found for run in some])
     asked.finish()
@@ -148,7 +148,7 @@ def config(session: Session, words: tuple[str, ...], *, every: bool, **where: An
         )
     every = every or not words or _names_setting(session, words[0], where["address"])
     bookies, keys = _bookies(session, words, every=every, **where)
-    asked = _Each(session, bookies, where)
+    asked = _BookieRequests(session, bookies, where)
     found = asked.of_each(lambda admin, one: admin_api.settings(admin, one, keys))
     session.emit_all((one for some in found for one in some), admin_api.BookieSetting)
     asked.finish()
@@ -180,7 +180,7 @@ def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where
     if not texts:
         raise UsageError("no setting is named", next_step="name it, as in gcWaitTime=600000")
     pairs = [KEY_VALUE.convert(one, None, click.get_current_context()) for one in texts]
-    asked = _Each(session, bookies, where)
+    asked = _BookieRequests(session, bookies, where)
 
     def plan(admin: AdminClient, bookie_id: BookieId) -> list[ChangedSetting]:
         if not admin.speaks_v2:
@@ -236,7 +236,7 @@ def _bookies(
     return bookies, words
 
 
-class _Each:
+class _BookieRequests:
     """Bookies that are asked one after another. A bookie that fails is not asked again."""
 
     def __init__(self, session: Session, bookies: list[BookieId], where: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ _PAIR: Final = 2
 
 
 @attrs.frozen
-class Flip:
+class IdChange:
     """The change of a bookie's id."""
 
     old: BookieId
@@ -135,7 +135,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
     _require_kind(bookie, kind)
     require_current(bookie.found)
     begun = _begun(bookie)
-    flip = begun or Flip(_id_in_files(bookie), bookie.bookie_id)
+    flip = begun or IdChange(_id_in_files(bookie), bookie.bookie_id)
     if flip.old == flip.new:
         raise RefusedError(
             f"the bookie is already {flip.new} in its files and its settings",
@@ -162,7 +162,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
 def _flip(
     session: Session,
     bookie: StoppedBookie,
-    flip: Flip,
+    flip: IdChange,
     cookie: Cookie,
     ledgers: Sequence[StoredLedger],
 ) -> None:
@@ -183,7 +183,7 @@ def _flip(
     files.remove(marker)
 
 
-def _begun(bookie: StoppedBookie) -> Flip | None:
+def _begun(bookie: StoppedBookie) -> IdChange | None:
     """Return the interrupted rename; None without one.
 
     Raises:
@@ -193,7 +193,7 @@ def _begun(bookie: StoppedBookie) -> Flip | None:
         words = RealFiles().read(bookie.found.roots[0] / FLIPPING).decode().split()
     except FileNotFoundError:
         return None
-    flip = Flip(*map(BookieId, words))
+    flip = IdChange(*map(BookieId, words))
     if flip.new != bookie.bookie_id:
         raise ConflictError(
             f"a rename from {flip.old} to {flip.new} has begun, but the settings say "
@@ -235,7 +235,7 @@ def _id_in_files(bookie: StoppedBookie) -> BookieId:
 
 
 async def _new_cookie(
-    client: Client, bookie: StoppedBookie, flip: Flip, *, resumed: bool
+    client: Client, bookie: StoppedBookie, flip: IdChange, *, resumed: bool
 ) -> Cookie:
     """Return the new id's cookie, if the stored cookies differ from the settings only in the id.
 
@@ -273,7 +273,7 @@ async def _stored(client: Client, bookie_id: BookieId) -> Cookie | None:
         return None
 
 
-def _steps(bookie: StoppedBookie, flip: Flip, ledgers: int | None) -> list[str]:
+def _steps(bookie: StoppedBookie, flip: IdChange, ledgers: int | None) -> list[str]:
     rename = [] if ledgers is None else [f"rename it in {counted(ledgers, 'ledger')}"]
     return [
         f"store a cookie of {flip.new}",

@@ -119,7 +119,7 @@ class ClusterStatus:
 
 
 @shown("peers", kw_only=True)
-class Pong:
+class PingAnswer:
     """The answer of one service; ``error`` is empty if it answered.
 
     ``peer`` is ``metadata`` or a bookie's id.
@@ -260,7 +260,7 @@ def ping(session: Session, *, registered: bool) -> None:
     """
     with session.waiting_for_bookies():
         found = session.call(pong_of_all, registered=registered, within_s=session.answers_within_s)
-    session.emit_all(found, Pong)
+    session.emit_all(found, PingAnswer)
     session.finish()
     silent = [one.peer for one in found if one.error]
     if silent:
@@ -278,12 +278,12 @@ def ping(session: Session, *, registered: bool) -> None:
     )
 
 
-async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> list[Pong]:
+async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> list[PingAnswer]:
     """Return the answers of the metadata service and of each bookie, over new connections."""
     clock = client.cluster.clock
     began_s = clock.seconds()
     await operations.read_identity(client)
-    metadata = Pong(
+    metadata = PingAnswer(
         peer=METADATA,
         kind=METADATA,
         state="connected",
@@ -296,9 +296,9 @@ async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> l
         return [metadata, *await run_together(_pong(pool, one, within_s) for one in wanted)]
 
 
-async def _pong(pool: BookiePool, one: BookieStatus, within_s: float) -> Pong:
+async def _pong(pool: BookiePool, one: BookieStatus, within_s: float) -> PingAnswer:
     endpoint = None if one.info is None else one.info.endpoint()
-    found = Pong(
+    found = PingAnswer(
         peer=one.bookie_id,
         kind="bookie",
         state=one.state.value,
@@ -313,7 +313,7 @@ async def _pong(pool: BookiePool, one: BookieStatus, within_s: float) -> Pong:
         return evolve(found, error=error_message(error))
 
 
-async def _timed_pong(pool: BookiePool, bookie_id: BookieId, found: Pong) -> Pong:
+async def _timed_pong(pool: BookiePool, bookie_id: BookieId, found: PingAnswer) -> PingAnswer:
     began_s = pool.clock.seconds()
     await pool.channel(bookie_id, LedgerId(0), ProtocolVersion.V3)
     connected_s = pool.clock.seconds()

@@ -68,7 +68,7 @@ async def events(
     """Yield the initial state, then the changes; for ``for_s`` seconds, or without end."""
     clock = client.cluster.clock
     end_s = None if for_s is None else clock.seconds() + for_s
-    wake = _Wake(client)
+    wake = _ChangeWait(client)
     before: ClusterSnapshot | None = None
     with ExitStack() as watches:
         watches.callback(client.store.on_session(wake.session).cancel)
@@ -92,7 +92,7 @@ async def events(
             await wake.wait(left_s)
 
 
-class _Wake:
+class _ChangeWait:
     """A wait that ends when this callback is called."""
 
     def __init__(self, client: Client) -> None:

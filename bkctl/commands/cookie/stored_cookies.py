@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.admin import cookies
-from bkclient.admin.cookies import Reliance, StoredCookie
+from bkclient.admin.cookies import DependentLedgers, StoredCookie
 from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import CookieNotFoundError
 from bkctl.errors import RefusedError, UsageError, file_errors
@@ -370,13 +370,13 @@ def _held(found: StoredCookie) -> list[str]:
     ]
 
 
-def _remarks(reliance: Reliance) -> list[str]:
+def _remarks(reliance: DependentLedgers) -> list[str]:
     if not reliance.ledgers:
         return []
     return [f"listed by {counted(reliance.ledgers, 'ledger')}"]
 
 
-def _objections(reliance: Reliance) -> Iterator[Objection]:
+def _objections(reliance: DependentLedgers) -> Iterator[Objection]:
     """Yield the objections to the removal of a cookie."""
     bookie_id = reliance.bookie_id
     if reliance.registered:

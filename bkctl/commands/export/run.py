@@ -52,7 +52,7 @@ from bkctl.commands.export.target.verify_files import (
     damaged_files,
     verify_files,
 )
-from bkctl.commands.export.task.copy import Done, open_listener
+from bkctl.commands.export.task.copy import ReadTotals, open_listener
 from bkctl.commands.export.task.ledger_ends import check_offloaded, chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 LOCAL_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 """Largest number of payload bytes that an export without a master copies without Spark."""
 
-Progress = Callable[[Done, "int", "int"], None]
+Progress = Callable[[ReadTotals, "int", "int"], None]
 """A function that gets the progress and the totals of entries and bytes, a few times a second."""
 
 

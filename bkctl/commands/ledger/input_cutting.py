@@ -64,7 +64,7 @@ def cutter(framing: Framing, *, entry_bytes_max: int, chunk_bytes: int = CHUNK_B
     if framing is Framing.LENGTH_PREFIXED:
         return _LengthPrefixed(entry_bytes_max)
     if framing is Framing.WHOLE:
-        return _Whole(entry_bytes_max)
+        return _WholeInput(entry_bytes_max)
     if chunk_bytes > entry_bytes_max or chunk_bytes < 1:
         raise FramingError(
             f"chunks of {human_bytes(chunk_bytes)}: entries hold 1 to {entry_bytes_max} bytes"
@@ -124,7 +124,7 @@ class _LengthPrefixed:
         return []
 
 
-class _Whole:
+class _WholeInput:
     def __init__(self, entry_bytes_max: int) -> None:
         self._max = entry_bytes_max
         self._buffer = bytearray()

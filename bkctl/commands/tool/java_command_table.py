@@ -84,7 +84,7 @@ class Row(NamedTuple):
     note: str = ""
 
 
-class Elsewhere(NamedTuple):
+class UnsupportedCommand(NamedTuple):
     """A command of Java's that bkctl does not have, with an alternative or the reason."""
 
     java: str
@@ -398,20 +398,20 @@ LAUNCHER: Final = (
 """The commands of ``bin/bookkeeper`` that bkctl has."""
 
 ELSEWHERE: Final = (
-    Elsewhere("bookkeeper bookie", "bookied --conf FILE, with Java's long options"),
-    Elsewhere("bookkeeper autorecovery", "bookied autorecovery --conf FILE"),
-    Elsewhere("bookkeeper help", "bkctl help; bookied --help"),
-    Elsewhere("bookkeeper CLASS", "not offered: there are no classes to run"),
-    Elsewhere("bookkeeper-daemon.sh start bookie", "systemctl start bookied"),
-    Elsewhere("bookkeeper-daemon.sh stop bookie", "systemctl stop bookied"),
-    Elsewhere("bookkeeper-cluster.sh", "not offered: units on the hosts do it"),
-    Elsewhere("bkperf journal append", "bkctl bench journal"),
-    Elsewhere("bkperf dlog", "not offered: DistributedLog is another product"),
-    Elsewhere("dlog", "not offered: DistributedLog is another product"),
-    Elsewhere("bkctl cluster init", "not offered: it is the table service's"),
-    Elsewhere("bkctl namespace", "not offered: it is the table service's"),
-    Elsewhere("bkctl table", "not offered: it is the table service's"),
-    Elsewhere("bkctl tables", "not offered: it is the table service's"),
+    UnsupportedCommand("bookkeeper bookie", "bookied --conf FILE, with Java's long options"),
+    UnsupportedCommand("bookkeeper autorecovery", "bookied autorecovery --conf FILE"),
+    UnsupportedCommand("bookkeeper help", "bkctl help; bookied --help"),
+    UnsupportedCommand("bookkeeper CLASS", "not offered: there are no classes to run"),
+    UnsupportedCommand("bookkeeper-daemon.sh start bookie", "systemctl start bookied"),
+    UnsupportedCommand("bookkeeper-daemon.sh stop bookie", "systemctl stop bookied"),
+    UnsupportedCommand("bookkeeper-cluster.sh", "not offered: units on the hosts do it"),
+    UnsupportedCommand("bkperf journal append", "bkctl bench journal"),
+    UnsupportedCommand("bkperf dlog", "not offered: DistributedLog is another product"),
+    UnsupportedCommand("dlog", "not offered: DistributedLog is another product"),
+    UnsupportedCommand("bkctl cluster init", "not offered: it is the table service's"),
+    UnsupportedCommand("bkctl namespace", "not offered: it is the table service's"),
+    UnsupportedCommand("bkctl table", "not offered: it is the table service's"),
+    UnsupportedCommand("bkctl tables", "not offered: it is the table service's"),
 )
 """The commands of Java's tools that bkctl does not have."""
 

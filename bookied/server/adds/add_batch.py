@@ -123,7 +123,7 @@ class AddBatch:
         self._began_ns = began_ns
         self.size_bytes = 0
         """Total bytes of the frames in the batch."""
-        self._stored: dict[LedgerStorage, _Stored] = {}
+        self._stored: dict[LedgerStorage, _StorageShare] = {}
         # Ledgers whose ids have the same remainder have the same storage and the same journal.
         self._kinds = math.lcm(len(bookie.storages), len(bookie.journals))
         self._parts: dict[int, AddPart] = {}
@@ -175,7 +175,7 @@ class AddBatch:
                 location = storage.adds.reserve(self._size_bytes_max) + _LENGTH.size
             except (BookKeeperError, OSError):
                 return None  # The plain path gets the same error, and answers it.
-            stored = self._stored[storage] = _Stored(location)
+            stored = self._stored[storage] = _StorageShare(location)
         has_others = self._kinds > len(self._bookie.storages)
         part = AddPart(storage, journals[kind % len(journals)], stored, has_others=has_others)
         self._parts[kind] = part
@@ -263,7 +263,7 @@ class AddBatch:
         )
 
 
-class _Stored:
+class _StorageShare:
     """The records of the batch for one storage."""
 
     __slots__ = ("_ended", "location", "locations", "records", "sizes")
@@ -304,7 +304,7 @@ class AddPart:
     )
 
     def __init__(
-        self, storage: LedgerStorage, journal: Journal, stored: _Stored, *, has_others: bool
+        self, storage: LedgerStorage, journal: Journal, stored: _StorageShare, *, has_others: bool
     ) -> None:
         """Begin with no adds.
 

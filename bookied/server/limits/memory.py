@@ -41,7 +41,7 @@ class ClientMemory(Protocol):
 
 
 @attrs.define
-class _Half:
+class _HalfFrame:
     size_bytes: int = 0
     is_waiting: bool = False
     looks: int = 0
@@ -61,7 +61,7 @@ class HalfFrames:
     ) -> None:
         """Begin without frames; time in which ``is_reading`` returns False does not count."""
         self._clock, self.bytes_max, self._is_reading = clock, bytes_max, is_reading
-        self._halves: dict[ClientMemory, _Half] = {}
+        self._halves: dict[ClientMemory, _HalfFrame] = {}
         self._timer: IDelayedCall | None = None
         self.held_bytes = 0
 
@@ -69,7 +69,7 @@ class HalfFrames:
         """Record the received bytes of a client's incomplete frame; see ``is_waiting``."""
         if size_bytes <= FREE_BYTES:
             return
-        half = self._halves.setdefault(client, _Half())
+        half = self._halves.setdefault(client, _HalfFrame())
         self.held_bytes += size_bytes - half.size_bytes
         half.size_bytes = size_bytes
         if self._is_over and client is not self._first:

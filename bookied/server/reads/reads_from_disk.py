@@ -48,7 +48,7 @@ Deliver = Callable[[Response], None]
 
 
 @attrs.define(eq=False)
-class _Waiting:
+class _WaitingRead:
     ledger_id: LedgerId
     answer: Answer
     deliver: Deliver
@@ -81,7 +81,7 @@ class DiskReadQueues:
         self._may_fetch, self._failed = may_fetch, failed
         self._stats, self._settled = stats, settled
         self.held_bytes = self._held = 0
-        self._queues: dict[int, deque[_Waiting]] = {}
+        self._queues: dict[int, deque[_WaitingRead]] = {}
         self._waiting_of: Counter[LedgerId] = Counter()
         self._fetching: set[int] = set()
         self._pauses: set[_Pause] = set()
@@ -102,7 +102,7 @@ class DiskReadQueues:
 
     def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
         """Queue an answer; call ``start`` after all answers of one read are queued."""
-        waiting = _Waiting(ledger_id, answer, deliver, _entry_bytes(answer))
+        waiting = _WaitingRead(ledger_id, answer, deliver, _entry_bytes(answer))
         self._waiting_of[ledger_id] += 1
         self.held_bytes += waiting.size_bytes
         self._held += 1
@@ -141,7 +141,7 @@ class DiskReadQueues:
             self._pauses.add(pause)
             self._turns.wait(pause)
             return
-        reads: list[_Waiting] = []
+        reads: list[_WaitingRead] = []
         for waiting in queue:
             if isinstance(waiting.answer, DiskRead) and not waiting.is_fetched:
                 is_long = waiting.answer.is_long
@@ -155,7 +155,7 @@ class DiskReadQueues:
         fetching.addCallback(self._fetched, lane, fetch)
         fetching.addErrback(self._failed)
 
-    def _forget(self, waiting: _Waiting) -> None:
+    def _forget(self, waiting: _WaitingRead) -> None:
         self._held = max(0, self._held - 1)  # Zero after ``close``.
         self._waiting_of[waiting.ledger_id] -= 1
         if self._waiting_of[waiting.ledger_id] <= 0:  # Zero after ``close``.
@@ -191,7 +191,7 @@ class DiskReadQueues:
             self._start(lane)
         self._settled()
 
-    def _settle(self, waiting: _Waiting) -> bool:
+    def _settle(self, waiting: _WaitingRead) -> bool:
         """Deliver an answer if it is ready; return whether the next may follow."""
         if isinstance(waiting.answer, DiskRead):
             if not waiting.is_fetched:
@@ -218,11 +218,11 @@ def _entry_bytes(answer: Answer) -> int:
     return 0
 
 
-def _is_pause(waiting: _Waiting) -> bool:
+def _is_pause(waiting: _WaitingRead) -> bool:
     return isinstance(waiting.answer, DiskRead) and waiting.answer.fetch_blocking is None
 
 
-def _is_long(waiting: _Waiting) -> bool:
+def _is_long(waiting: _WaitingRead) -> bool:
     return isinstance(waiting.answer, DiskRead) and waiting.answer.is_long
 
 
@@ -244,7 +244,7 @@ class _Pause:
 class _Fetch:
     """A job for a thread of the pool, which records the time when it began."""
 
-    def __init__(self, reads: list[_Waiting], now_ns: Callable[[], int]) -> None:
+    def __init__(self, reads: list[_WaitingRead], now_ns: Callable[[], int]) -> None:
         self._reads, self._now_ns = reads, now_ns
         self.asked_ns = self.began_ns = now_ns()
 

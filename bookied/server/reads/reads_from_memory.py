@@ -83,7 +83,7 @@ class FastReadResult(NamedTuple):
     """
 
 
-class _Aside(NamedTuple):
+class _SecondLookup(NamedTuple):
     """A read that waits for a second lookup."""
 
     begin: int
@@ -167,7 +167,7 @@ class FastReads:
     ) -> FastReadResult:
         answers: list[bytes] = []
         begin, size_bytes, loads, refused, alone_until = at, 0, 0, 0, at
-        aside: dict[int, _Aside] = {}
+        aside: dict[int, _SecondLookup] = {}
         last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
         run = range(0)
@@ -230,7 +230,7 @@ class FastReads:
             elif found is not None and found.location and len(aside) < ASIDE_MAX:
                 answer = partial(_answer_v2, ledger_id, asked_id)
                 end = at + _READ.size
-                aside[ledger_id] = _Aside(at, end, storage, state, entry_id, answer)
+                aside[ledger_id] = _SecondLookup(at, end, storage, state, entry_id, answer)
             else:
                 break
             at += _READ.size
@@ -245,7 +245,7 @@ class FastReads:
         answers: list[bytes] = []
         reads, size_bytes, loads, refused, alone_until, ledger = 0, 0, 0, 0, at, b""
         run, requests = range(0), list[PlainRequest]()
-        aside: dict[int, _Aside] = {}
+        aside: dict[int, _SecondLookup] = {}
         while size_bytes < most.size_bytes and reads < most.reads:
             asked = match_request_v3(data, at)
             if asked is None:
@@ -299,7 +299,7 @@ class FastReads:
                 size_bytes += len(found)
             elif found is not None and found.location and len(aside) < ASIDE_MAX:
                 answer = partial(answer_v3, asked, max_lac=state.lac)
-                aside[ledger_id] = _Aside(at, asked.end, storage, state, entry_id, answer)
+                aside[ledger_id] = _SecondLookup(at, asked.end, storage, state, entry_id, answer)
             else:
                 break
             reads += 1
@@ -337,7 +337,7 @@ def _answer_v2(ledger_id: int, asked_id: int, packet: bytes) -> tuple[bytes, byt
 
 
 def _look_again(
-    data: bytes, aside: Iterable[_Aside], answers: list[bytes], bytes_max: int
+    data: bytes, aside: Iterable[_SecondLookup], answers: list[bytes], bytes_max: int
 ) -> tuple[list[bytes], int]:
     """Answer the reads put aside whose entries are in memory by now.
 
@@ -356,7 +356,7 @@ def _look_again(
     return left, size_bytes
 
 
-def _second_look(aside: _Aside) -> bytes | None:
+def _second_look(aside: _SecondLookup) -> bytes | None:
     try:
         found = aside.storage.reads.read_memory(aside.state, aside.entry_id)
     except (BookKeeperError, OSError):

@@ -32,7 +32,7 @@ Cancel = Callable[[], object]
 
 
 @attrs.define(eq=False)
-class _Poll:
+class _WaitingPoll:
     number: int
     address: str
     ledger_id: LedgerId
@@ -56,14 +56,14 @@ class LongPolls:
     def __init__(self, clock: IReactorTime, *, polls_max: int = POLLS_MAX) -> None:
         self._clock, self._polls_max = clock, polls_max
         self._number = 0
-        self.waiting: dict[LedgerId, list[tuple[int, int, _Poll]]] = {}
+        self.waiting: dict[LedgerId, list[tuple[int, int, _WaitingPoll]]] = {}
         """By ledger, the lowest LAC first.
 
         The hot path checks this before it reports an advance.
         """
-        self._by_time: list[tuple[float, int, _Poll]] = []
-        self._by_address: dict[str, dict[_Poll, None]] = {}
-        self._woken: deque[tuple[_Poll, int | None]] = deque()
+        self._by_time: list[tuple[float, int, _WaitingPoll]] = []
+        self._by_address: dict[str, dict[_WaitingPoll, None]] = {}
+        self._woken: deque[tuple[_WaitingPoll, int | None]] = deque()
         self._turn: IDelayedCall | None = None
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class LongPolls:
             raise TooManyRequestsError(f"{len(self)} long polls are waiting")
         self._number += 1
         until_s = self._clock.seconds() + min(max(timeout_s, 0.0), WAIT_S_MAX)
-        poll = _Poll(self._number, address, ledger_id, previous_lac, until_s, woken)
+        poll = _WaitingPoll(self._number, address, ledger_id, previous_lac, until_s, woken)
         insort(self.waiting.setdefault(ledger_id, []), (previous_lac, poll.number, poll))
         insort(self._by_time, (until_s, poll.number, poll))
         self._by_address.setdefault(address, {})[poll] = None
@@ -148,7 +148,7 @@ class LongPolls:
             due_s = 0.0 if self._woken else self._by_time[0][0] - self._clock.seconds()
             self._turn = self._clock.callLater(max(0.0, due_s), self._take_turn)
 
-    def _end(self, poll: _Poll) -> bool:
+    def _end(self, poll: _WaitingPoll) -> bool:
         """Remove a poll; return whether it was still waiting."""
         if poll.is_over:
             return False

@@ -113,7 +113,7 @@ def ledgers_found(files: Files, path: Path) -> Generator[set[int], None, None]:
             yield {row[0] for row in piece.rows}
 
 
-class Usages:
+class LogUsages:
     """The usages of all finished logs, in memory for about ``rows_max`` times 16 bytes.
 
     Above the limit only the sums of a log with a map are kept. ``is_known`` is then False, and the

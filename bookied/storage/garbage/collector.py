@@ -29,7 +29,7 @@ from bookied.storage.garbage.collector_state import (
     CollectorEffects,
     CollectorSettings,
 )
-from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
+from bookied.storage.garbage.compaction import LogCompaction, RequestedCompactions, Suspensions
 from bookied.storage.garbage.compaction_in_place import InPlaceCompaction, Rewriter
 from bookied.storage.garbage.compaction_rate import CollectionStoppedError, Pace, Rate, Throttle
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
@@ -108,7 +108,7 @@ class Collector:
         self._is_pressed = False
         self._call: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
-        self._wanted: CompactionWish | None = None
+        self._wanted: RequestedCompactions | None = None
         self._asked: list[Deferred[CollectorStatus]] = []
         self._is_stopping = False
 
@@ -156,10 +156,10 @@ class Collector:
         """
         done: Deferred[CollectorStatus] = Deferred()
         self._asked.append(done)
-        self._want(CompactionWish(major, minor))
+        self._want(RequestedCompactions(major, minor))
         return done
 
-    def _want(self, wanted: CompactionWish) -> None:
+    def _want(self, wanted: RequestedCompactions) -> None:
         self._wanted = wanted if self._wanted is None else self._wanted | wanted
         if self._is_stopping:
             self._answer_all()
@@ -175,7 +175,7 @@ class Collector:
         self.suspensions.suspend_by_disks(suspended)
         was_pressed, self._is_pressed = self._is_pressed, collects and (nearly_full or full)
         if self._is_pressed and not was_pressed:
-            self._want(CompactionWish())
+            self._want(RequestedCompactions())
 
     def _call_later(self, wait_s: float) -> None:
         cancel(self._call)
@@ -195,7 +195,7 @@ class Collector:
         if self._wanted is not None:
             self._call_later(0)
         elif self._is_pressed:
-            self._wanted = CompactionWish()
+            self._wanted = RequestedCompactions()
             self._call_later(min(PRESSED_WAIT_S, self._collection.settings.wait_s))
         else:
             self._call_later(self._collection.settings.wait_s)
@@ -216,7 +216,7 @@ class Collector:
 
     # A round --------------------------------------------------------------------------------------
 
-    async def _run(self, wanted: CompactionWish | None, *, is_asked: bool) -> None:
+    async def _run(self, wanted: RequestedCompactions | None, *, is_asked: bool) -> None:
         began_s = self._clock.seconds()
         self._collection.note(is_running=True, is_forced=wanted is not None)
         error = None
@@ -234,7 +234,7 @@ class Collector:
         self._collection.status = self._collection.status.round_ended(now_s - took_s, now_s, error)
         self._collection.stats.thread.observe(took_s * 1000, ok=error is None)
 
-    async def _collect(self, wanted: CompactionWish | None, *, is_asked: bool) -> None:
+    async def _collect(self, wanted: RequestedCompactions | None, *, is_asked: bool) -> None:
         pace, storage, effects = self._pace, self._storage, self._collection.effects
         pace.check()
         await storage.relocation.switch((), effects.run_blocking)

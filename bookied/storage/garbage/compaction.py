@@ -26,14 +26,14 @@ log = Logger()
 
 
 @attrs.frozen
-class CompactionWish:
+class RequestedCompactions:
     """The compactions that an operator asked for."""
 
     major: bool = True
     minor: bool = True
 
-    def __or__(self, other: CompactionWish) -> CompactionWish:
-        return CompactionWish(self.major or other.major, self.minor or other.minor)
+    def __or__(self, other: RequestedCompactions) -> RequestedCompactions:
+        return RequestedCompactions(self.major or other.major, self.minor or other.minor)
 
 
 class Suspensions:
@@ -81,7 +81,7 @@ class LogCompaction:
         now_s = collection.clock.seconds()
         self._last = LastRuns(now_s, now_s)
 
-    async def compact(self, wanted: CompactionWish | None) -> None:
+    async def compact(self, wanted: RequestedCompactions | None) -> None:
         settings, now_s = self._collection.settings, self._clock.seconds()
         suspended = self._suspensions.all
         if wanted is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from bookied.errors import CorruptError, EntryLogRecordError, LedgersMapError
-from bookied.storage.entrylog.usage import LogUsage, Usages, ledgers_found, read_usage
+from bookied.storage.entrylog.usage import LogUsage, LogUsages, ledgers_found, read_usage
 from bookied.storage.files.read_errors import lost_is_damaged
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
@@ -33,7 +33,7 @@ class LogCensus:
             collection.storage,
             collection.pace,
         )
-        self._usages = Usages()
+        self._usages = LogUsages()
         self._logs: dict[int, Path] = {}
         self.unreadable: set[int] = set()
         """Damaged logs, which are not compacted any more."""

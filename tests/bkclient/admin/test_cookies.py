@@ -31,7 +31,7 @@ def test_open_ledgers_and_only_copies_rely_on_a_bookie() -> None:
     world = World(3)
     client = world.client()
 
-    async def scenario() -> cookies.Reliance:
+    async def scenario() -> cookies.DependentLedgers:
         store = client.store
         await store.create_ledger(LedgerId(1), metadata(fragments=held_by(A, B)))
         for ledger_id, ensemble in ((2, (A, B)), (3, (B, C)), (4, (A, BookieId("gone:1")))):

@@ -14,7 +14,7 @@ from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING
 from bkctl.global_options import is_global
 from bkctl.manual.generate import ROOT, generated, main, stale, write
-from bkctl.manual.man_pages import Edition, pages
+from bkctl.manual.man_pages import PageFooter, pages
 from bkctl.manual.roff import bold
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieExitStatus
@@ -134,7 +134,7 @@ def test_mandoc_finds_nothing_to_say() -> None:
 def test_a_command_is_described_wherever_it_hangs_in_the_tree() -> None:
     inner = click.Command("leaf", help="Do. Then rest.", params=[click.Option(["--x"], help="X.")])
     tree = click.Group("tool", commands=[click.Group("a", commands=[click.Group("b", [inner])])])
-    made = pages(tree, Edition("2026-01-02", "1"))
+    made = pages(tree, PageFooter("2026-01-02", "1"))
     assert "\\fBbkctl\\fR" in made["bkctl.1"]
     assert "\\fBtool a b leaf\\fR" in made["bkctl-a.1"]
     assert "Do.\nThen rest." in made["bkctl-a.1"]

@@ -58,7 +58,7 @@ _ALL: Final = (
 
 
 @attrs.frozen(kw_only=True)
-class _Missing:
+class _MissingNodes:
     """The nodes of a backup that a root lacks."""
 
     nodes: int
@@ -130,7 +130,7 @@ class ClusterRestored:
     uri: str
     info: BackupInfo
     kept: tuple[str, ...] = ()
-    added: _Missing | None = None
+    added: _MissingNodes | None = None
     """The added nodes; None if the root was empty."""
 
     @property
@@ -190,7 +190,7 @@ class _RestorePlan:
     only: Collection[str]
     replaced: str | None
     """The instance id of the empty cluster that is removed first."""
-    missing: _Missing | None
+    missing: _MissingNodes | None
     """The nodes that the root lacks; None if the root is empty."""
 
     @property
@@ -259,14 +259,16 @@ def _planned(
     return _RestorePlan(info=info, only=only, replaced=replaced, missing=missing)
 
 
-def _missing_now(session: Session, file: Path, info: BackupInfo, only: Collection[str]) -> _Missing:
+def _missing_now(
+    session: Session, file: Path, info: BackupInfo, only: Collection[str]
+) -> _MissingNodes:
     existing = session.cluster.with_store(partial(_existing, only=only))
     return _missing(file, info, existing, only)
 
 
 def _carry_out(
     session: Session, file: Path, plan: _RestorePlan
-) -> tuple[_Missing, list[str], LedgerId | None]:
+) -> tuple[_MissingNodes, list[str], LedgerId | None]:
     """Restore; return the restored nodes, the unchanged nodes, and the last reserved id."""
     if plan.replaced is not None:
         session.cluster.with_store(partial(_remove_empty, instance_id=plan.replaced))
@@ -342,7 +344,7 @@ def _require_same_cluster(session: Session, target: _RestoreTarget, info: Backup
         )
 
 
-def _look_for_entries(session: Session, restored: _Missing) -> None:
+def _look_for_entries(session: Session, restored: _MissingNodes) -> None:
     """Check whether bookies in service have deleted the entries of restored ledgers.
 
     Raises:
@@ -435,7 +437,7 @@ async def _existing(store: MetadataStore, only: Collection[str]) -> dict[str, in
 
 def _missing(
     file: Path, info: BackupInfo, existing: Mapping[str, int], only: Collection[str] = ()
-) -> _Missing:
+) -> _MissingNodes:
     """Return the nodes of a backup that do not exist; only of the paths ``only``, unless empty."""
     tally, staying = BackupCounts(info), BackupCounts(info)
     ledger_ids: list[LedgerId] = []
@@ -463,7 +465,7 @@ def _missing(
     if rest := staying.nodes - staying.kinds.total():
         of = "parents of ledgers" if only else "others"
         kinds.append(f"{rest} {of}" if kinds else of)
-    return _Missing(
+    return _MissingNodes(
         nodes=tally.nodes,
         lines=tuple(lines),
         ledger_ids=tuple(ledger_ids),

@@ -16,7 +16,7 @@ from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
 from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.errors import NoSuchLogError
-from bkctl.commands.export.spark.source_options import EARLIEST, SourceOptions, Where
+from bkctl.commands.export.spark.source_options import EARLIEST, PositionOption, SourceOptions
 from bkctl.commands.export.task.ledger_ends import extent_of, stored_ledgers
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
@@ -78,7 +78,7 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
     raise trimmed
 
 
-async def log_start(client: Client, options: SourceOptions, default: Where) -> LogPosition:
+async def log_start(client: Client, options: SourceOptions, default: PositionOption) -> LogPosition:
     """Return the position at which a query of a log begins.
 
     Entries have no times. A time means the begin of the ledger that was the newest at that time.
@@ -205,7 +205,7 @@ async def log_extents(
             raise _made_again(options, start)
         start = LogPosition(record.trimmed, 0)
     start = _not_trimmed(options, record, start)
-    walk = _Walk(start, end, entries_max, bytes_max, end_is_confirmed=end_is_confirmed)
+    walk = _LedgerWalk(start, end, entries_max, bytes_max, end_is_confirmed=end_is_confirmed)
     async with aclosing(_log_ledgers(client, options, record, start.index)) as ledgers:
         async for index, extent in ledgers:
             if extent is not None and not options.include_open and not extent.is_closed:
@@ -239,7 +239,7 @@ async def log_extents_between(
     return extents
 
 
-class _Walk:
+class _LedgerWalk:
     """A walk through a log's ledgers, up to an end or a limit."""
 
     def __init__(

@@ -187,7 +187,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @attrs.frozen
-class _Planned:
+class _PlannedPartitions:
     """The partitions between two offsets, which never change."""
 
     start: dict[str, Any]
@@ -210,7 +210,7 @@ class LogStreamReader(FollowingReader):
         """Whether the log did not exist when ``availableNow`` asked for its end."""
         self._end_seen: dict[str, Any] | None = None
         """The log's end, if the last micro-batch reached it."""
-        self._planned: _Planned | None = None
+        self._planned: _PlannedPartitions | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return the begin of a new query: ``startingPosition``, by default the log's end.
@@ -254,7 +254,7 @@ class LogStreamReader(FollowingReader):
             end_is_confirmed=True,
         )
         found = _to_offset(end)
-        self._planned = _Planned(_to_offset(begin), found, extents)
+        self._planned = _PlannedPartitions(_to_offset(begin), found, extents)
         is_limited = entries_max is not None or bytes_max is not None or self._stop_at is not None
         self._end_seen = None if is_limited else found
         return found

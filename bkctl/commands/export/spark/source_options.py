@@ -65,7 +65,7 @@ class SourceOptionError(BookKeeperError):
 
 
 @attrs.frozen
-class Where:
+class PositionOption:
     """The end of a log, or a position in it: ``earliest``, ``latest`` or (index, entry)."""
 
     word: str | None = None
@@ -73,8 +73,8 @@ class Where:
     entry: int = 0
 
 
-EARLIEST: Final = Where("earliest")
-LATEST: Final = Where("latest")
+EARLIEST: Final = PositionOption("earliest")
+LATEST: Final = PositionOption("latest")
 
 
 def _text(value: str) -> str:
@@ -83,7 +83,7 @@ def _text(value: str) -> str:
     return value.strip()
 
 
-def parse_where(value: str) -> Where:
+def parse_where(value: str) -> PositionOption:
     """Return ``earliest``, ``latest`` or a position such as ``3:17``.
 
     Raises:
@@ -91,14 +91,14 @@ def parse_where(value: str) -> Where:
     """
     word = value.strip().lower()
     if word in ("earliest", "latest"):
-        return Where(word)
+        return PositionOption(word)
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", word)
     if match is None:
         raise ValueError("is not earliest, latest or a position INDEX:ENTRY")
-    return Where(None, int(match[1]), int(match[2]))
+    return PositionOption(None, int(match[1]), int(match[2]))
 
 
-def _end(value: str) -> Where:
+def _end(value: str) -> PositionOption:
     found = parse_where(value)
     if found.word == "earliest":
         raise ValueError("is before all entries; give latest or a position INDEX:ENTRY")
@@ -193,8 +193,8 @@ class SourceOptions:
     created_after_ms: int | None = _option("createdAfter", parse_time_ms)
     created_before_ms: int | None = _option("createdBefore", parse_time_ms)
     meta: tuple[tuple[str, bytes], ...] = ()
-    starting: Where | None = _option("startingPosition", parse_where)
-    ending: Where | None = _option("endingPosition", _end)
+    starting: PositionOption | None = _option("startingPosition", parse_where)
+    ending: PositionOption | None = _option("endingPosition", _end)
     starting_ms: int | None = _option("startingTimestamp", parse_time_ms)
     ending_ms: int | None = _option("endingTimestamp", parse_time_ms)
     include_open: bool = _option("includeOpen", _flag, default=True)
@@ -377,9 +377,9 @@ def _check_order(options: SourceOptions) -> None:
         raise SourceOptionError("createdAfter is createdBefore: nothing lies between them")
 
 
-def _limit(value: Where | int | None) -> tuple[int, int] | None:
+def _limit(value: PositionOption | int | None) -> tuple[int, int] | None:
     """Return a limit in a comparable form; None if it is only known when the query runs."""
-    if isinstance(value, Where):
+    if isinstance(value, PositionOption):
         return None if value.word else (value.index, value.entry)
     return None if value is None else (value, 0)
 

@@ -21,7 +21,11 @@ from bkclient.topic.positions import end_of, position_at
 from bkclient.topic.readable_end import Frontier
 from bkclient.topic.topics_in_metadata import topic_ledgers, topics_of
 from bkctl.commands.export.spark.log_extents import STALE_PAUSE_S, STALE_READS
-from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
+from bkctl.commands.export.spark.source_options import (
+    PositionOption,
+    SourceOptionError,
+    SourceOptions,
+)
 from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
 from wire.ids import EntryId, LedgerId
 
@@ -64,7 +68,7 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
     """
     extents = []
     for topic in _one_if_position(await asked_topics(client, options), options):
-        start = await start_of(client, topic, options, Where("earliest"), now_ms)
+        start = await start_of(client, topic, options, PositionOption("earliest"), now_ms)
         frontier = Frontier(topic)
         end = await _end_of(client, topic, frontier, options, now_ms)
         if start < end:
@@ -74,7 +78,7 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
 
 
 async def start_of(
-    client: Client, topic: TopicName, options: SourceOptions, default: Where, now_ms: int
+    client: Client, topic: TopicName, options: SourceOptions, default: PositionOption, now_ms: int
 ) -> MessageId:
     """Return the position at which a query begins to read a topic; ``NOTHING`` without ledgers.
 
@@ -191,7 +195,7 @@ def _one_if_position(topics: Sequence[TopicName], options: SourceOptions) -> Seq
 
 
 async def starts_of(
-    client: Client, options: SourceOptions, default: Where, now_ms: int
+    client: Client, options: SourceOptions, default: PositionOption, now_ms: int
 ) -> Positions:
     """Return the begin of a stream in each topic; topics without ledgers are added later."""
     topics = _one_if_position(await asked_topics(client, options), options)

@@ -36,7 +36,7 @@ _DATAGRAM_BYTES_MAX: Final = 256
 
 
 @attrs.frozen
-class Done:
+class ReadTotals:
     """Entries and payload bytes read so far, over all tasks."""
 
     entries: int
@@ -61,7 +61,7 @@ class ProgressListener:
         host, port = self._socket.getsockname()
         return f"{host}:{port}"
 
-    def done(self) -> Done:
+    def done(self) -> ReadTotals:
         """Return the current totals, without waiting."""
         while True:
             try:
@@ -70,7 +70,7 @@ class ProgressListener:
                 break
             self._note(datagram)
         rows = self._by_task.values()
-        return Done(sum(entries for entries, _ in rows), sum(size for _, size in rows))
+        return ReadTotals(sum(entries for entries, _ in rows), sum(size for _, size in rows))
 
     def _note(self, datagram: bytes) -> None:
         try:
@@ -89,9 +89,9 @@ class NoListener:
 
     address = ""
 
-    def done(self) -> Done:
+    def done(self) -> ReadTotals:
         """Return zero totals."""
-        return Done(0, 0)
+        return ReadTotals(0, 0)
 
     def close(self) -> None:
         """Do nothing."""

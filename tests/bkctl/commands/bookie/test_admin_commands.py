@@ -99,10 +99,10 @@ def test_the_state_is_told_as_far_as_it_is_known(stage: Stage) -> None:
 
 
 def test_the_mode_is_set_and_told(stage: Stage) -> None:
-    assert work.mode(stage.admin, ME, wanted=None) == work.Mode(ME, read_only=False)
-    assert work.mode(stage.admin, ME, wanted=True) == work.Mode(ME, read_only=True)
-    assert work.mode(stage.admin, ME, wanted=None) == work.Mode(ME, read_only=True)
-    assert work.mode(stage.admin, ME, wanted=False) == work.Mode(ME, read_only=False)
+    assert work.mode(stage.admin, ME, wanted=None) == work.BookieMode(ME, read_only=False)
+    assert work.mode(stage.admin, ME, wanted=True) == work.BookieMode(ME, read_only=True)
+    assert work.mode(stage.admin, ME, wanted=None) == work.BookieMode(ME, read_only=True)
+    assert work.mode(stage.admin, ME, wanted=False) == work.BookieMode(ME, read_only=False)
 
 
 def test_the_mode_is_not_kept_over_a_restart_by_default(stage: Stage) -> None:
@@ -544,7 +544,7 @@ def test_bookies_that_fail_alike_are_told_once(alike: bool) -> None:  # noqa: FB
             return one
         raise ConflictError(why)
 
-    asked = admin_requests._Each(session, [b1, b2, b3], {})
+    asked = admin_requests._BookieRequests(session, [b1, b2, b3], {})
     asked.admins = dict.fromkeys((b1, b2, b3), Canned(200, ""))
     if alike:
         with pytest.raises(ConflictError, match=f"^{why}$"):

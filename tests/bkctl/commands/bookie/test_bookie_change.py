@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import CookieNotFoundError
-from bkctl.commands.bookie.rename import FLIPPING, Flip
+from bkctl.commands.bookie.rename import FLIPPING, IdChange
 from bookied.directories.roots import CURRENT
 from tests.bkclient.metadata.values import info, metadata
 from tests.bkctl.support.runner import Result
@@ -87,7 +87,7 @@ class TestFlipId:
         bookie.settings["bookieId"] = "bookie-one"
         new = bookie.run("cookie", "generate").out.encode()
         marker = bookie.base / "journal" / FLIPPING
-        marker.write_bytes(Flip(bookie.old, BookieId("bookie-one")).encode())
+        marker.write_bytes(IdChange(bookie.old, BookieId("bookie-one")).encode())
 
         async def begin(store: Any) -> None:
             if steps > 0:
@@ -105,7 +105,7 @@ class TestFlipId:
 
     def test_one_that_was_begun_is_ended_before_another_begins(self, bookie: Bookie) -> None:
         marker = bookie.base / "journal" / FLIPPING
-        marker.write_bytes(Flip(bookie.old, BookieId("bookie-one")).encode())
+        marker.write_bytes(IdChange(bookie.old, BookieId("bookie-one")).encode())
         bookie.settings["bookieId"] = "bookie-two"
         refused = bookie.run("bookie", "flip-id", "--yes", ok=False)
         assert (refused.status, "to bookie-one has begun" in refused.err) == (7, True)

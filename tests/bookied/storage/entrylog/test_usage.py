@@ -8,7 +8,7 @@ import pytest
 
 from bookied.errors import CorruptError, EntryLogFormatError, EntryLogRecordError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
+from bookied.storage.entrylog.usage import LogUsage, LogUsages, read_usage
 from tests.sim.world.disk import SimFiles
 
 PATH = Path("/d/5.log")
@@ -110,7 +110,7 @@ def test_ledgers_that_are_gone_leave_a_usage() -> None:
 
 
 def test_usages_keep_to_their_memory_and_say_what_they_do_not_know() -> None:
-    usages = Usages(rows_max=3)
+    usages = LogUsages(rows_max=3)
     usages.put(LogUsage.of(1, {1: 1, 2: 2}, is_mapped=True))
     usages.put(LogUsage.of(2, {1: 1, 2: 2}, is_mapped=True))
     usages.put(LogUsage.of(3, {1: 5, 2: 6}, is_mapped=False))

@@ -9,8 +9,8 @@ import pytest
 from bkctl.commands.export.spark.source_options import (
     LATEST,
     OPTIONS,
+    PositionOption,
     SourceOptionError,
-    Where,
     check_use,
     cursor_of,
     parse_options,
@@ -45,7 +45,7 @@ def test_every_value_is_read() -> None:
     assert (found.include_open, found.fail_on_data_loss) == (False, False)
     assert found.columns == ("entry_id", "payload")
     log = parse_options({"log": "a", "startingPosition": "3:17", "endingPosition": "latest"})
-    assert (log.starting, log.ending) == (Where(None, 3, 17), LATEST)
+    assert (log.starting, log.ending) == (PositionOption(None, 3, 17), LATEST)
     assert log.columns_there[:2] == ("log", "log_index")
     topic = parse_options({"topic": "a", "decode": "JSON", "endingTimestamp": "1767323046000"})
     assert topic.topic == "persistent://public/default/a"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from bkctl.commands.export.task.copy import Done, ProgressListener, ProgressReporter
+from bkctl.commands.export.task.copy import ProgressListener, ProgressReporter, ReadTotals
 
 
 def test_totals_are_summed_over_tasks() -> None:
@@ -13,7 +13,7 @@ def test_totals_are_summed_over_tasks() -> None:
         reporter = ProgressReporter(listener.address, task)
         reporter.add(entries, entries * 100)
         reporter.close()
-    assert listener.done() == Done(15, 1500)
+    assert listener.done() == ReadTotals(15, 1500)
     listener.close()
 
 
@@ -23,7 +23,7 @@ def test_a_task_that_runs_again_is_counted_once() -> None:
         reporter = ProgressReporter(listener.address, 3)
         reporter.add(7, 70)
         reporter.close()
-    assert listener.done() == Done(7, 70)
+    assert listener.done() == ReadTotals(7, 70)
     listener.close()
 
 
@@ -33,7 +33,7 @@ def test_foreign_datagrams_are_passed_over() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for junk in (b"", b"{}", b"[1]", b"[1,2,3,4]", b'["a",1,2]', b"\xff\xfe"):
             stranger.sendto(junk, (host, int(port)))
-    assert listener.done() == Done(0, 0)
+    assert listener.done() == ReadTotals(0, 0)
     listener.close()
 
 
