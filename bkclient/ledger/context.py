@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,6 +20,7 @@ from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.ledger.reads.replica_read import LedgerReads
 from bkclient.metadata.ledger_metadata_updates import Updater
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.placement.ensemble_search import holds
 from bkclient.placement.free_space import FreeSpace, ask_sizes
 from bkclient.placement.from_config import placement_of
 from bkclient.placement.policy import Ensemble, Placement, PlacementRequest, Replacement
@@ -132,17 +133,35 @@ class Cluster:
         failing = self.health.failing(writable)
         quarantined = await self._quarantined()
         for excluded in (failing | quarantined, quarantined, frozenset[BookieId]()):
+            request = PlacementRequest(
+                write_quorum, ack_quorum, writable=writable, excluded=excluded
+            )
             try:
-                return self.placement.choose(
-                    size,
-                    PlacementRequest(
-                        write_quorum, ack_quorum, writable=writable, excluded=excluded
-                    ),
-                )
+                ensemble = self.placement.choose(size, request)
+                self.require_fault_domains(ensemble, write_quorum)
             except NotEnoughBookiesError:
                 if not excluded:
                     raise
+            else:
+                return ensemble
         raise AssertionError("the second choice excludes no bookie")
+
+    def require_fault_domains(self, ensemble: Ensemble, write_quorum: int) -> None:
+        """Check that adds to an ensemble can be acknowledged; Java's client waits without end.
+
+        Raises:
+            NotEnoughBookiesError: acks must span fault domains, and a write quorum does not.
+        """
+
+        def can_acknowledge(bookies: Sequence[str], _: int) -> bool:
+            return self.placement.spans_enough(tuple(map(BookieId, bookies)), write_quorum)
+
+        is_asked = self.config.enforce_fault_domains
+        if is_asked and not holds(ensemble, write_quorum, can_acknowledge):
+            raise NotEnoughBookiesError(
+                f"the bookies {', '.join(ensemble)} span {self.placement.shortfall}; with "
+                "enforceMinNumFaultDomainsForWrite no add to them would be acknowledged"
+            )
 
     async def _quarantined(self) -> frozenset[BookieId]:
         """Return the bookies in quarantine; a switch in the metadata ends every quarantine."""

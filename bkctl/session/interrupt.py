@@ -1,7 +1,8 @@
 """The effect of Ctrl-C, SIGTERM and the time limit on a command.
 
 The first signal ends a wait at once or, inside ``stopping()``, asks the command to stop at a safe
-point. The second signal ends the process at once, without any clean-up that could hang.
+point. The second signal ends the process at once, without any clean-up that could hang. So does the
+end of ``GRACE_S`` after SIGTERM or the time limit, which need no second signal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRACE_S: Final = 10.0
-"""Seconds for a command to reach a safe point after its time limit."""
+"""Seconds for a command to reach a safe point after SIGTERM or its time limit."""
 
 ECHO_S: Final = 0.5
 """Seconds in which a second signal counts as the first: some senders signal a process and its
@@ -86,6 +87,7 @@ class Interrupts:
         self._timeout_s, self._at_once, self._clock = timeout_s, at_once or leave, clock
         self._stop: Stop | None = None
         self._first_s: float | None = None
+        self._first_status = ExitStatus.DONE
         self._ends_s = float("inf")
         self._has_grace = False
         self._before: dict[signal.Signals, Any] = {}
@@ -125,16 +127,17 @@ class Interrupts:
         words, status = _STATUS[signal.Signals(number)]
         now_s = self._clock()
         if self._first_s is None:
-            self._first_s = now_s
+            self._first_s, self._first_status = now_s, status
         elif number != signal.SIGALRM and now_s - self._first_s > ECHO_S:
             self._at_once(status, self.last_words)
         elif self._stop is None:
             if number == signal.SIGALRM and self._has_grace:
                 # The clean-up takes too long. Or a finalizer was interrupted, and nothing ended.
-                self._at_once(status, self.last_words)
+                self._at_once(self._first_status, self.last_words)
             return
         elif self._stop and number == signal.SIGALRM:
-            self._at_once(status, self.last_words)  # The safe point was not reached in time either.
+            # The safe point was not reached in time either.
+            self._at_once(self._first_status, self.last_words)
         if number == signal.SIGALRM:
             words += f" after {human_duration(self._timeout_s)}"
             if self._stop is None and (waits_for := self.waits_for()):
@@ -142,6 +145,7 @@ class Interrupts:
         reason = Interrupted(words, status)
         if number == signal.SIGALRM:
             self._has_grace = True
+        if number == signal.SIGALRM or (number == signal.SIGTERM and self._stop is not None):
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         if self._stop is None:
             raise reason

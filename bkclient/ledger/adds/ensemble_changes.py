@@ -50,7 +50,7 @@ class EnsembleChanges:
         """Replace the failed bookies; return the stored ensemble.
 
         Raises:
-            NotEnoughBookiesError: no bookie can be replaced.
+            NotEnoughBookiesError: no bookie can be replaced, or no add would be acknowledged.
             ClientError: the ledger is in recovery or closed, or its metadata cannot be written.
         """
         failed = command.failed
@@ -64,6 +64,7 @@ class EnsembleChanges:
 
         def changed(metadata: LedgerMetadata) -> LedgerMetadata:
             ensemble = replacement.of(metadata.last_fragment.ensemble)
+            self._cluster.require_fault_domains(ensemble, metadata.write_quorum)
             return with_ensemble(metadata, command.first_entry, ensemble)
 
         metadata = await self._cluster.updater.update(

@@ -27,6 +27,14 @@ class Script:
         return " ".join("/odd" if int(host[-1]) % 2 else "/even" for host in hosts)
 
 
+async def one_rack(hosts: Sequence[str]) -> str:
+    return " ".join("/same" for _ in hosts)
+
+
+async def two_racks(hosts: Sequence[str]) -> str:
+    return " ".join("/fourth" if host.endswith("4") else "/others" for host in hosts)
+
+
 async def broken(_hosts: Sequence[str]) -> str:
     raise ScriptError("racks.sh ended with status 1")
 
@@ -280,3 +288,19 @@ def test_an_add_counts_only_once_its_acks_span_the_racks_where_that_is_asked(
     world["b2"].release()
     world.settle(1)
     assert add.called
+
+
+def test_no_ledger_is_created_whose_adds_no_acks_can_confirm() -> None:
+    world = World(3)
+    client = world.client(topology_script=one_rack, enforce_fault_domains=True)
+    with pytest.raises(NotEnoughBookiesError, match=r"fewer racks.*no add to them would be"):
+        world.run(client.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2))
+
+
+def test_an_add_fails_once_no_replacement_is_left_in_a_second_rack() -> None:
+    world = World(4)
+    client = world.client(topology_script=two_racks, enforce_fault_domains=True)
+    writer = world.run(client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2))
+    world.kill("b4")
+    with pytest.raises(NotEnoughBookiesError, match="no add to them would be acknowledged"):
+        world.run(writer.add(b"acks of one rack alone"))

@@ -125,6 +125,26 @@ def test_the_second_signal_ends_the_process_with_the_last_words() -> None:
     assert done.stderr == "bkctl: left at once; ledger 7 is open\n"
 
 
+def test_work_that_does_not_stop_in_time_after_sigterm_is_left_with_its_status() -> None:
+    ended: list[tuple[int, str]] = []
+    with (
+        Interrupts(at_once=lambda *how: ended.append(how)) as interrupts,
+        interrupts.stopping(),
+    ):
+        signal.raise_signal(signal.SIGTERM)
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= GRACE_S
+        assert ended == []
+        signal.raise_signal(signal.SIGALRM)
+        assert ended == [(143, "")]
+
+
+def test_a_clean_up_after_sigterm_has_all_the_time_that_it_needs() -> None:
+    with Interrupts(at_once=lambda *how: pytest.fail(str(how))):
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
 def test_a_time_limit_that_a_finalizer_swallows_comes_again() -> None:
     ended: list[tuple[int, str]] = []
 
