@@ -563,12 +563,12 @@ def test_a_client_hears_of_damage_as_eio(
 # What nobody can tell -----------------------------------------------------------------------------
 
 
-def test_a_zeroed_slot_is_an_entry_that_was_never_there() -> None:
-    """0 stands for none, and pages have no checksum: `bkctl disk check` finds it in the logs."""
+def test_a_zeroed_slot_is_damage_where_the_log_has_the_entry_near_its_neighbours() -> None:
+    """0 stands for none, and pages have no checksum."""
     name = find(INDEX_ONE)
     data = contents()[name]
     patient = start(damaged({name: data[:HEADER_BYTES] + bytes(8) + data[HEADER_BYTES + 8 :]}))
-    assert patient.read(ONE, 0) is ReturnCode.ENOENTRY
+    assert patient.read(ONE, 0) is ReturnCode.EIO
 
 
 def test_a_missing_index_file_is_a_ledger_that_was_deleted() -> None:

@@ -158,7 +158,7 @@ class Client:
         connection.makeConnection(self._transport)
         self._decoder = ClientConnection(protocol)
         self._txn_id = 0
-        self._asked: dict[Any, list[Done]] = {}
+        self._asked: dict[Any, list[tuple[Request, Done]]] = {}
 
     @property
     def is_closed(self) -> bool:
@@ -170,7 +170,7 @@ class Client:
         for request, done in requests:
             self._txn_id += 1
             key = self._txn_id if self.protocol is V3 else (*_place(request), _is_fence(request))
-            self._asked.setdefault(key, []).append(done)
+            self._asked.setdefault(key, []).append((request, done))
             frames.append(self._decoder.send(request, self._txn_id))
         self._connection.dataReceived(b"".join(frames))
 
@@ -181,10 +181,14 @@ class Client:
         while (event := self._decoder.next_event()) is not NEED_DATA:
             assert isinstance(event, Answer)
             key = event.txn_id if self.protocol is V3 else self._key_of(event.response)
-            # Of adds of one entry in V2 the last to be sent was refused: at once, while those
-            # before it wait for the journal.
-            was_refused = event.response.rc is ReturnCode.EFENCED
-            self._asked[key].pop(-1 if was_refused else 0)(event.response)
+            asked = self._asked[key]
+            index = 0
+            if event.response.rc is ReturnCode.EFENCED:
+                # Of adds of one entry in V2 the last to be sent was refused: at once, while those
+                # before it wait for the journal. Recovery adds are never refused.
+                index = max(i for i, (request, _) in enumerate(asked) if not _is_recovery(request))
+            _, done = asked.pop(index)
+            done(event.response)
 
     def _key_of(self, response: Response) -> tuple[bool, int, int, bool]:
         """Return what a V2 answer is to: of reads of one entry those that fence wait longest."""
@@ -203,6 +207,10 @@ def _place(message: Request | Response) -> tuple[bool, int, int]:
     is_add = isinstance(message, AddRequest | AddResponse)
     named = cast("Any", message)
     return is_add, named.ledger_id, named.entry_id
+
+
+def _is_recovery(request: Request) -> bool:
+    return isinstance(request, AddRequest) and bool(request.flags & AddFlag.RECOVERY)
 
 
 def _is_fence(request: Request) -> bool:
