@@ -16,13 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
-from google.protobuf import (
-    descriptor_database,
-    descriptor_pb2,
-    descriptor_pool,
-    json_format,
-    message_factory,
-)
 
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError
@@ -222,6 +215,14 @@ def protobuf_reader(definition: bytes) -> Callable[[bytes], Any]:
     Raises:
         TopicFormatError: the definition has no usable message.
     """
+    from google.protobuf import (
+        descriptor_database,
+        descriptor_pb2,
+        descriptor_pool,
+        json_format,
+        message_factory,
+    )
+
     try:
         stored = json.loads(definition)
         files = descriptor_pb2.FileDescriptorSet.FromString(

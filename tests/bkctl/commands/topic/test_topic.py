@@ -14,6 +14,8 @@ import fastavro
 import pyarrow.parquet
 import pytest
 
+from bkclient.topic.schema_decoding import Decoder
+from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import batch, entry, in_txn, managed_ledger, pairs
@@ -40,6 +42,18 @@ def broker() -> Broker:
 
 def run(broker: Broker, *words: object, **how: Any) -> Result:
     return run_in(broker.world, "topic", *words, **how)
+
+
+@pytest.mark.parametrize("command", ["peek", "export"])
+def test_the_kinds_of_values_are_those_that_the_library_decodes(
+    broker: Broker, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = run(broker, command, NAME, "FILE", "--decode", "xml", ok=False)
+    assert refused.status == ExitStatus.USAGE
+    kinds = ", ".join(map(repr, Decoder.KINDS))
+    assert f"'xml' is not one of {kinds};" in capsys.readouterr().err
+    with pytest.raises(SourceOptionError, match=f"is not one of {', '.join(Decoder.KINDS)}"):
+        parse_options({"uri": "sqlite:x", "topic": NAME, "decode": "xml"})
 
 
 def test_topics_are_listed_with_those_that_are_damaged(broker: Broker) -> None:
