@@ -22,6 +22,7 @@ from bookied.errors import CorruptError, LastMarkError
 from bookied.offline.index import FileIndex, OfflineIndex
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
+from bookied.storage.entrylog.log_list import list_logs
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.journal import format as journal_layout
@@ -232,7 +233,7 @@ def _open_db(directory: Path) -> OfflineIndex:
 
 
 def _entry_logs(files: Files, directories: tuple[Path, ...]) -> list[Path]:
-    return [path for _log_id, path in sorted(logs.list_logs(files, directories).items())]
+    return [path for _log_id, path in sorted(list_logs(files, directories).items())]
 
 
 def journal_entry(path: Path, record: journals.JournalRecord) -> JournalEntry:

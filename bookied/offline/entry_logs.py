@@ -21,7 +21,7 @@ from bookied.errors import CorruptError, EntryLogRecordError, LedgersMapError
 from bookied.offline.index import OfflineIndex
 from bookied.offline.journal_tail import Tick, no_tick, with_progress
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog import reader as logs
+from bookied.storage.entrylog.scan import EntryLogRecord, LogScan, open_scan, read_ledgers_map
 from bookied.storage.files.files import Files
 
 
@@ -91,7 +91,7 @@ class LogUse:
         return self.live_bytes / self.summary.data_bytes if self.summary.data_bytes else 1.0
 
 
-def place_of(record: logs.EntryLogRecord) -> int:
+def place_of(record: EntryLogRecord) -> int:
     """Return the offset of a record's body in its log."""
     return layout.split_location(record.location)[1]
 
@@ -107,7 +107,7 @@ def summarize(
         EntryLogFormatError: the file is not an entry log.
         OSError: the file cannot be read.
     """
-    with contextlib.closing(logs.open_scan(files, path)) as scan:
+    with contextlib.closing(open_scan(files, path)) as scan:
         state, shares = _map_of(files, path, scan)
         version = None if scan.header is None else scan.header.version
         if shares is not None and not by_scan:
@@ -119,18 +119,18 @@ def summarize(
 
 
 def _map_of(
-    files: Files, path: Path, scan: logs.LogScan
+    files: Files, path: Path, scan: LogScan
 ) -> tuple[MapState, tuple[LedgerShare, ...] | None]:
     if scan.header is None or not scan.header.map_offset:
         return MapState.NONE, None
     try:
-        stated = logs.read_ledgers_map(files, path)
+        stated = read_ledgers_map(files, path)
     except LedgersMapError:
         return MapState.DAMAGED, None
     return MapState.INTACT, tuple(LedgerShare(*row, None) for row in sorted(stated.items()))
 
 
-def _count(scan: logs.LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[LedgerShare, ...]]:
+def _count(scan: LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[LedgerShare, ...]]:
     sizes: dict[int, int] = {}
     entries: dict[int, int] = {}
     damage = None
@@ -180,11 +180,11 @@ class LogRecords:
     or else with the ledgers map. ``gaps`` are the skipped bytes.
     """
 
-    scan: logs.LogScan
+    scan: LogScan
     index: OfflineIndex
     gaps: list[Gap] = attrs.field(factory=list)
 
-    def __iter__(self) -> Iterator[logs.EntryLogRecord]:
+    def __iter__(self) -> Iterator[EntryLogRecord]:
         """Yield the records.
 
         Raises:

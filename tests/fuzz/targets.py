@@ -28,8 +28,8 @@ from bookied.directories.status_file import decode_status
 from bookied.errors import CorruptError
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.storage.entrylog import format as log_format
-from bookied.storage.entrylog.reader import open_scan as open_log
-from bookied.storage.entrylog.reader import read_ledgers_map
+from bookied.storage.entrylog.scan import open_scan as open_log
+from bookied.storage.entrylog.scan import read_ledgers_map
 from bookied.storage.index.index_files.reads import read_index, read_pages
 from bookied.storage.index.rocks import format as rocks_format
 from bookied.storage.journal import format as journal_format

@@ -21,7 +21,7 @@ from bookied.offline.check.findings import DiskFinding, Findings, from_error, in
 from bookied.offline.entry_logs import Gap, LogRecords, place_of
 from bookied.offline.journal_tail import Tick, with_progress
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog import reader as logs
+from bookied.storage.entrylog.scan import EntryLogRecord, LogScan, open_scan, read_ledgers_map
 
 _OFFSETS_MAX: Final = 100
 """Offsets kept for one ledger in one log, to find overwritten ids."""
@@ -85,7 +85,7 @@ def _check_log(
     deep: bool,
 ) -> Iterator[DiskFinding]:
     try:
-        scan = logs.open_scan(shard.files, path)
+        scan = open_scan(shard.files, path)
     except (CorruptError, OSError) as error:
         yield from_error(
             error,
@@ -97,7 +97,7 @@ def _check_log(
     with closing(scan):
         if has_map:
             try:
-                ledgers_map = logs.read_ledgers_map(shard.files, path)
+                ledgers_map = read_ledgers_map(shard.files, path)
             except LedgersMapError as error:
                 fix = "none needed: the log is scanned instead"
                 yield from_error(error, severity=Severity.WARNING, fix=fix)
@@ -110,7 +110,7 @@ def _check_log(
 
 def _scan(
     shard: Shard,
-    scan: logs.LogScan,
+    scan: LogScan,
     known: set[int],
     found: Findings,
     sizes: dict[int, int],
@@ -200,7 +200,7 @@ def gaps_of(shard: Shard, found: Findings, path: Path) -> list[Gap]:
     """Return the damaged bytes of a log; read the log first if that was not done."""
     if path not in found.gaps:
         try:
-            scan = logs.open_scan(shard.files, path)
+            scan = open_scan(shard.files, path)
         except (CorruptError, OSError):
             return []  # Reported with the logs.
         with closing(scan), suppress(CorruptError, OSError):
@@ -208,7 +208,7 @@ def gaps_of(shard: Shard, found: Findings, path: Path) -> list[Gap]:
     return found.gaps[path]
 
 
-def _records(shard: Shard, scan: logs.LogScan, found: Findings) -> Iterator[logs.EntryLogRecord]:
+def _records(shard: Shard, scan: LogScan, found: Findings) -> Iterator[EntryLogRecord]:
     """Yield the records of a log and record its gaps; an error makes the rest of the log a gap."""
     records = LogRecords(scan, shard.index)
     found.gaps[scan.path] = records.gaps
@@ -245,9 +245,7 @@ def _never_acknowledged(problem: DiskFinding) -> DiskFinding:
     )
 
 
-def _is_indexed(
-    shard: Shard, record: logs.EntryLogRecord, known: set[int], found: Findings
-) -> bool:
+def _is_indexed(shard: Shard, record: EntryLogRecord, known: set[int], found: Findings) -> bool:
     """Return whether an index has the entry, at any location, or the next start replays it."""
     if found.tail.holds(record.ledger_id, record.entry_id):
         return True
@@ -290,7 +288,7 @@ def _not_yet(problem: DiskFinding) -> DiskFinding:
 
 
 def _compare_map(
-    path: Path, scan: logs.LogScan, stated: dict[int, int], sizes: dict[int, int]
+    path: Path, scan: LogScan, stated: dict[int, int], sizes: dict[int, int]
 ) -> Iterator[DiskFinding]:
     assert scan.header is not None
     at = scan.header.map_offset

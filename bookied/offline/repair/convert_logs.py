@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import attrs
 
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.entrylog import reader as logs
+from bookied.storage.entrylog.log_list import list_logs
 from bookied.storage.files.files import Files, link_or_copy
 from bookied.storage.index.store import IndexStore
 from wire.errors import BookKeeperError
@@ -52,7 +52,7 @@ class LogPlaces:
         count = len(self.directories)
         if count == 1:
             return []
-        homes = logs.list_logs(self.files, self.directories)
+        homes = list_logs(self.files, self.directories)
         needed: set[tuple[int, int]] = set()
         for ledger_id in index.ledger_ids():
             for _, page in index.pages(ledger_id):
@@ -86,7 +86,7 @@ class LogPlaces:
         by_dir = [
             (directory, log_id)
             for directory in self.directories
-            for log_id in sorted(logs.list_logs(self.files, [directory]))
+            for log_id in sorted(list_logs(self.files, [directory]))
         ]
         taken: set[int] = set()
         moved: list[tuple[Path, int]] = []

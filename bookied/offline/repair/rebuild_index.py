@@ -38,7 +38,8 @@ from bookied.offline.repair.rescan import (
     marks,
 )
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.entrylog.reader import EntryLogRecord, highest_log_id, list_logs
+from bookied.storage.entrylog.log_list import highest_log_id, list_logs
+from bookied.storage.entrylog.scan import EntryLogRecord
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files.paths import index_files

@@ -20,9 +20,9 @@ from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.offline.entry_logs import Gap, LogRecords, place_of
 from bookied.offline.index import OfflineIndex
 from bookied.offline.journal_tail import JournalledLedger, offset_of, with_progress
-from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.format import LENGTH, LOCATION_MIN, split_location
-from bookied.storage.entrylog.reader import EntryLogRecord, LogScan
+from bookied.storage.entrylog.log_list import list_logs
+from bookied.storage.entrylog.scan import EntryLogRecord, LogScan, hides_records, open_scan
 from bookied.storage.files.files import Files
 from bookied.storage.index.format import IndexHeader
 from bookied.storage.journal import format as journal_layout
@@ -70,7 +70,7 @@ class Rescan:
 
     def log_records(self, directories: Sequence[Path]) -> Iterator[EntryLogRecord]:
         """Yield the entries of all logs in directories that share one space of log ids."""
-        for log_id, path in sorted(logs.list_logs(self.files, directories).items()):
+        for log_id, path in sorted(list_logs(self.files, directories).items()):
             yield from self.log(log_id, path)
 
     def log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
@@ -80,11 +80,11 @@ class Rescan:
 
     def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         self.read_up_to[log_id], self._paths[log_id] = 0, path
-        with self.noting_damage(), closing(logs.open_scan(self.files, path)) as scan:
+        with self.noting_damage(), closing(open_scan(self.files, path)) as scan:
             records = scan if self.index is None else LogRecords(scan, self.index)
             try:
                 for record in records:
-                    if logs.hides_records(record.body):
+                    if hides_records(record.body):
                         self._note_hidden(record, path)
                     yield record
                 if self.index is None:
@@ -142,7 +142,7 @@ class Rescan:
         """Return the ids of the record whose body begins at ``offset``; None if no record can."""
         if self._looked_into is None or self._looked_into.log_id != log_id:
             self.close()
-            self._looked_into = logs.open_scan(self.files, self._paths[log_id])
+            self._looked_into = open_scan(self.files, self._paths[log_id])
         return self._looked_into.head_at(offset - LENGTH.size)
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ def size_of(files: Files, journal_directories: Sequence[Path], logs_in: Sequence
         for directory in journal_directories
         for journal_id in journals.journal_ids(files, directory)
     ]
-    paths += logs.list_logs(files, logs_in).values()
+    paths += list_logs(files, logs_in).values()
     return sum(files.size(path) for path in paths)
 
 

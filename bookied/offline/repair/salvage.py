@@ -26,8 +26,8 @@ from bookied.offline.entries_without_password import find_digest
 from bookied.offline.journal_tail import JournalledLedger
 from bookied.offline.repair.rescan import Progress, Rescan
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.entry_rows import RECORD_BYTES_MAX
+from bookied.storage.entrylog.log_list import list_logs
 from bookied.storage.files.files import AppendFile, Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
@@ -146,7 +146,7 @@ class _RecordSearch:
         by_id = sorted(
             (log_id, path)
             for directory in dict.fromkeys(self._found.ledger_dirs)
-            for log_id, path in logs.list_logs(self.files, [directory]).items()
+            for log_id, path in list_logs(self.files, [directory]).items()
         )
         for log_id, path in by_id:
             for record in self.rescan.log(log_id, path):

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.errors import CorruptError, LedgersMapError
-from bookied.storage.entrylog.reader import ROWS_MAX, LogPiece, LogScan, open_scan, read_ledgers_map
+from bookied.storage.entrylog.scan import ROWS_MAX, LogPiece, LogScan, open_scan, read_ledgers_map
 from bookied.storage.files.files import Files
 
 STEP_BYTES: Final = 4 * 1024 * 1024

@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from bookied.errors import EntryLogRecordError
 from bookied.storage.entrylog.format import HEADER_BYTES, LENGTH
-from bookied.storage.entrylog.reader import LogPiece, open_scan
+from bookied.storage.entrylog.scan import LogPiece, open_scan
 from bookied.storage.files.files import Files
 from bookied.storage.files.read_errors import lost_is_damaged
 from bookied.storage.index.ledger_pages import Move

@@ -30,7 +30,7 @@ from twisted.logger import Logger
 
 from bookied.errors import CorruptError, EntryLogFormatError, EntryLogRecordError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import LogRow, LogScan, open_scan
+from bookied.storage.entrylog.scan import LogRow, LogScan, open_scan
 from bookied.storage.files.files import AppendFile, Files
 from bookied.storage.garbage.compaction_in_place import (
     SLICE_BYTES_MAX,

@@ -10,7 +10,8 @@ from itertools import compress, groupby, islice
 import attrs
 
 from bookied.errors import CorruptError, EntryLogRecordError, IndexCutError, StorageError
-from bookied.storage.entrylog.reader import EntryLogReader, LogPiece, LogScan
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.scan import LogPiece, LogScan
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerPages, Move, switch

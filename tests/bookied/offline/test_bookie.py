@@ -11,7 +11,7 @@ import pytest
 from bookied.directories.roots import Directories
 from bookied.errors import LastMarkError
 from bookied.offline.bookie import OfflineBookie, RecordKind, journal_entry
-from bookied.storage.entrylog import reader as entrylog
+from bookied.storage.entrylog.scan import open_scan
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import reader as journal
 from tests.bookied.offline.index_contents import index_entries, indexed_ledgers
@@ -58,7 +58,7 @@ def test_every_indexed_entry_is_in_an_entry_log_byte_for_byte(name: str) -> None
     stored = {
         record.location: sha256(record.body)
         for path in bookie.entry_logs()
-        for record in read_all(entrylog.open_scan(bookie.files, path))
+        for record in read_all(open_scan(bookie.files, path))
     }
     for facts in wanted.values():
         for one in facts["entries"]:

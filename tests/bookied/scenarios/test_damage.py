@@ -18,7 +18,8 @@ import pytest
 
 from bookied.directories.status_file import PersistedMode, read_status, write_status
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
-from bookied.storage.entrylog.reader import next_log_id, open_scan
+from bookied.storage.entrylog.log_list import next_log_id
+from bookied.storage.entrylog.scan import open_scan
 from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -19,7 +19,8 @@ import pytest
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bookied.errors import LedgersMapError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import list_logs, open_scan, read_ledgers_map
+from bookied.storage.entrylog.log_list import list_logs
+from bookied.storage.entrylog.scan import open_scan, read_ledgers_map
 from bookied.storage.files.files import RealFiles
 from bookied.storage.garbage.transactional_compaction import UnfinishedCompaction
 from tests.interop.peers.java_client import JavaClient

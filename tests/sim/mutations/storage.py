@@ -17,8 +17,9 @@ from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.server.rules import answer_from_disk
 from bookied.storage import replay
 from bookied.storage.entrylog import reader
+from bookied.storage.entrylog.log_list import list_all_logs
 from bookied.storage.entrylog.next_log import LogIds
-from bookied.storage.entrylog.reader import LogScan, list_all_logs
+from bookied.storage.entrylog.scan import LogScan
 from bookied.storage.entrylog.write_failures import SyncGuard
 from bookied.storage.files.files import Buffer, Files
 from bookied.storage.garbage.collector import Collector

@@ -20,7 +20,7 @@ from bookied.errors import CorruptError
 from bookied.offline.bookie import Shard, StoredEntry
 from bookied.offline.entry_logs import EntryLogSummary, LedgerShare, summarize
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog import reader as logs
+from bookied.storage.entrylog.scan import EntryLogRecord, open_scan
 from bookied.storage.files.files import RealFiles
 from wire.ids import EntryId, LedgerId
 
@@ -65,7 +65,7 @@ class RecordChoice:
     start: int
     end: int | None
 
-    def takes(self, record: logs.EntryLogRecord) -> bool:
+    def takes(self, record: EntryLogRecord) -> bool:
         at = layout.split_location(record.location)[1] - layout.LENGTH.size
         if self.ledger_id is not None and record.ledger_id != self.ledger_id:
             return False
@@ -205,7 +205,7 @@ def log_rows(
     live: bool,
 ) -> Iterator[LogRow]:
     """Yield the chosen records of a log."""
-    with contextlib.closing(logs.open_scan(RealFiles(), found.path)) as scan:
+    with contextlib.closing(open_scan(RealFiles(), found.path)) as scan:
         with session.progress(f"reading {found.path.name}", total=scan.size) as progress:
             shown = progress if disk_records.may_draw(session) else None
             records = disk_records.counted(damage.passing(scan), shown, lambda _one: scan.end)
@@ -219,11 +219,11 @@ def log_rows(
 
 
 def _packets(path: Path) -> Iterator[tuple[int, bytes]]:
-    with contextlib.closing(logs.open_scan(RealFiles(), path)) as scan:
+    with contextlib.closing(open_scan(RealFiles(), path)) as scan:
         yield from ((record.ledger_id, record.body) for record in scan)
 
 
-def stored(path: Path, record: logs.EntryLogRecord) -> StoredEntry:
+def stored(path: Path, record: EntryLogRecord) -> StoredEntry:
     """Return a record as a stored entry."""
     return StoredEntry(
         path=path,
@@ -235,7 +235,7 @@ def stored(path: Path, record: logs.EntryLogRecord) -> StoredEntry:
     )
 
 
-def is_live(shard: Shard | None, record: logs.EntryLogRecord) -> bool:
+def is_live(shard: Shard | None, record: EntryLogRecord) -> bool:
     """Return whether the index has the location of this record for its entry."""
     assert shard is not None
     try:
@@ -266,7 +266,7 @@ def contents(
 
 def _live_bytes(found: FoundLog) -> dict[int, int]:
     sizes: dict[int, int] = {}
-    scan = logs.open_scan(RealFiles(), found.path)
+    scan = open_scan(RealFiles(), found.path)
     try:
         for record in scan:
             if is_live(found.shard, record):

@@ -19,12 +19,8 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import (
-    EntryLogReader,
-    EntryLogRecord,
-    open_scan,
-    read_ledgers_map,
-)
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.scan import EntryLogRecord, open_scan, read_ledgers_map
 from tests.sim.world.disk import SimFiles
 
 DIRECTORY = Path("/ledgers")

@@ -6,13 +6,9 @@ import pytest
 
 from bookied.errors import LedgersMapError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import (
-    EntryLogReader,
-    list_logs,
-    next_log_id,
-    open_scan,
-    read_ledgers_map,
-)
+from bookied.storage.entrylog.log_list import list_logs, next_log_id
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.scan import open_scan, read_ledgers_map
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds import golden
 

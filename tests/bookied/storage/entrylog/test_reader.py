@@ -14,7 +14,8 @@ import pytest
 from bookied.errors import EntryLogRecordError, MissingLogError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.log_file import LogSettings
-from bookied.storage.entrylog.reader import EntryLogReader, open_scan
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.scan import open_scan
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import ReadFile, RealFiles
 from tests.bookied.storage.entrylog.chosen_directories import ChosenDirectories

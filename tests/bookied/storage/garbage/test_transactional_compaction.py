@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import list_logs, open_scan
+from bookied.storage.entrylog.log_list import list_logs
+from bookied.storage.entrylog.scan import open_scan
 from bookied.storage.garbage.transactional_compaction import COMPACTED, UnfinishedCompaction
 from tests.bookied.storage.garbage.test_collector import (
     damage_length,
