@@ -1,4 +1,4 @@
-"""Reads of a whole entry log: its header, all its entries in order, and its map of ledgers."""
+"""Scans of entry logs: the header of a log, all its entries in order, and its map of ledgers."""
 
 from __future__ import annotations
 
