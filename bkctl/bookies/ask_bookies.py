@@ -17,8 +17,8 @@ from bkclient.metadata.stored_values import BookieStatus
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.placement.rack import DEFAULT_RACK
 from bkctl.bookies import load_rates
-from bkctl.bookies.admin_api import http_address
 from bkctl.bookies.bookie_columns import BookieSummary, summary_of
+from bkctl.bookies.http.addresses import http_address
 from bkctl.errors import error_message
 from bkctl.output.views import evolve
 from wire.errors import BookKeeperError

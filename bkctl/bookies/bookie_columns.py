@@ -10,7 +10,7 @@ from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 
 if TYPE_CHECKING:
-    from bkctl.bookies.admin_client import HttpAddress
+    from bkctl.bookies.http.admin_client import HttpAddress
     from bkctl.session.session import Session
     from wire.ids import BookieId
 

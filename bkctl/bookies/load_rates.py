@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 import attrs
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies import admin_api
-from bkctl.bookies.admin_api import MetricSample
-from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from bkctl.bookies.http import bookie_metrics
+from bkctl.bookies.http.admin_client import AdminClient, HttpAddress
+from bkctl.bookies.http.bookie_metrics import MetricSample
 from wire.errors import BookKeeperError
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ def ask(address: HttpAddress, timeout_s: float) -> LoadFigures:
         CommandError: the bookie has no metrics.
     """
     admin = AdminClient(*address, timeout_s=timeout_s)
-    return figures(admin_api.metrics(admin, _WANTED))
+    return figures(bookie_metrics.metrics(admin, _WANTED))
 
 
 def ask_all(

@@ -10,7 +10,7 @@ from typing import Any, Final
 from bkclient.config.client import ClientConfig
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
-from bkctl.bookies.admin_client import AdminClient
+from bkctl.bookies.http.admin_client import AdminClient
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from wire.errors import BookKeeperError

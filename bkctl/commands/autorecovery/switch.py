@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from bkclient.replication import autorecovery_admin
 from bkclient.replication.autorecovery_admin import Pause
-from bkctl.bookies.admin_api import published
-from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from bkctl.bookies.http.addresses import published
+from bkctl.bookies.http.admin_client import AdminClient, HttpAddress
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, human_time

@@ -1,7 +1,7 @@
 """``bkctl bookie``: the commands that use a running bookie's HTTP admin API.
 
-``admin_requests`` sends the requests; ``bkctl.bookies.admin_api`` turns answers into values and
-masks passwords.
+``admin_requests`` sends the requests; ``bkctl.bookies.http`` turns answers into values and masks
+passwords.
 """
 
 from __future__ import annotations

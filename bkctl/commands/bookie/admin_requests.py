@@ -15,9 +15,9 @@ import attrs
 import click
 
 from bkclient.config.declaration import declared
-from bkctl.bookies import admin_api
-from bkctl.bookies.admin_api import all_settings, masked
-from bkctl.bookies.admin_client import AdminClient
+from bkctl.bookies.http import addresses, bookie_metrics, bookie_settings, bookie_state, garbage
+from bkctl.bookies.http.admin_client import AdminClient
+from bkctl.bookies.http.bookie_settings import all_settings, masked
 from bkctl.cli.parameter_types import BOOKIE_ID, KEY_VALUE
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
@@ -34,17 +34,17 @@ _POLL_EVERY_S: Final = 0.2
 
 def _admin(session: Session, bookie_id: BookieId, where: dict[str, Any]) -> Any:
     session.about = f"bookie {bookie_id}"
-    return admin_api.connect(session, bookie_id, **where)
+    return addresses.connect(session, bookie_id, **where)
 
 
 def state(session: Session, bookie_id: BookieId, **where: Any) -> None:
     """Show the state of a running bookie."""
-    session.emit(admin_api.state(_admin(session, bookie_id, where), bookie_id))
+    session.emit(bookie_state.state(_admin(session, bookie_id, where), bookie_id))
 
 
 def ready(session: Session, bookie_id: BookieId, **where: Any) -> None:
     """Check that a bookie is registered and ready."""
-    session.emit(admin_api.ready(_admin(session, bookie_id, where), bookie_id))
+    session.emit(bookie_state.ready(_admin(session, bookie_id, where), bookie_id))
 
 
 def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -> None:
@@ -54,13 +54,13 @@ def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -
         return
     shift = None if wanted == "status" else wanted == "on"
     admin = _admin(session, bookie_id, where)
-    mode = admin_api.mode(admin, bookie_id, shift)
+    mode = bookie_state.mode(admin, bookie_id, shift)
     session.emit(mode)
     if shift is None:
         session.finish()
         other = "off" if mode.read_only else "on"
         session.note(f"to change that: bkctl bookie readonly {bookie_id} {other}")
-    if shift and not admin_api.keeps_mode(admin):
+    if shift and not bookie_state.keeps_mode(admin):
         session.finish()
         session.note("a restart makes it writable: persistBookieStatusEnabled is off")
 
@@ -72,18 +72,18 @@ def gc(
     if session.plans_only([f"collect garbage on bookie {bookie_id}"]):
         return
     admin = _admin(session, bookie_id, where)
-    before = admin_api.collections(admin) if wait else []
-    asked = admin_api.collect(admin, bookie_id, major=major, minor=minor)
+    before = garbage.collections(admin) if wait else []
+    asked = garbage.collect(admin, bookie_id, major=major, minor=minor)
     if not wait:
         session.emit(asked)
         return
     with session.progress(f"space freed on bookie {bookie_id}") as progress:
 
-        def pause(since: Sequence[admin_api.GarbageRun]) -> None:
+        def pause(since: Sequence[garbage.GarbageRun]) -> None:
             progress.update(sum(one.freed_bytes or 0 for one in since))
             time.sleep(_POLL_EVERY_S)
 
-        found = admin_api.wait_collected(admin, before, pause)
+        found = garbage.wait_collected(admin, before, pause)
     _show(session, _of(bookie_id, found))
 
 
@@ -92,19 +92,17 @@ def gc_status(session: Session, bookie_id: BookieId | None, **where: Any) -> Non
     named = () if bookie_id is None else (bookie_id,)
     bookies, _ = _bookies(session, named, every=not named, **where)
     asked = _BookieRequests(session, bookies, where)
-    found = asked.of_each(lambda admin, one: _of(one, admin_api.collections(admin)))
+    found = asked.of_each(lambda admin, one: _of(one, garbage.collections(admin)))
     _show(session, [run for some in found for run in some])
     asked.finish()
 
 
-def _of(
-    bookie_id: BookieId, found: Sequence[admin_api.GarbageRun]
-) -> Sequence[admin_api.GarbageRun]:
+def _of(bookie_id: BookieId, found: Sequence[garbage.GarbageRun]) -> Sequence[garbage.GarbageRun]:
     return [evolve(one, bookie_id=bookie_id) for one in found]
 
 
-def _show(session: Session, found: Sequence[admin_api.GarbageRun]) -> None:
-    session.emit_all(found, admin_api.GarbageRun)
+def _show(session: Session, found: Sequence[garbage.GarbageRun]) -> None:
+    session.emit_all(found, garbage.GarbageRun)
     if any(one.logs == 0 or one.freed_bytes == 0 for one in found):
         session.finish()
         session.note(
@@ -135,7 +133,7 @@ def compaction(
         return
     suspend = None if wanted == "status" else wanted == "suspend"
     admin = _admin(session, bookie_id, where)
-    found = admin_api.compactions(admin, bookie_id, suspend=suspend, major=major, minor=minor)
+    found = garbage.compactions(admin, bookie_id, suspend=suspend, major=major, minor=minor)
     session.emit(found)
 
 
@@ -149,8 +147,8 @@ def config(session: Session, words: tuple[str, ...], *, every: bool, **where: An
     every = every or not words or _names_setting(session, words[0], where["address"])
     bookies, keys = _bookies(session, words, every=every, **where)
     asked = _BookieRequests(session, bookies, where)
-    found = asked.of_each(lambda admin, one: admin_api.settings(admin, one, keys))
-    session.emit_all((one for some in found for one in some), admin_api.BookieSetting)
+    found = asked.of_each(lambda admin, one: bookie_settings.settings(admin, one, keys))
+    session.emit_all((one for some in found for one in some), bookie_settings.BookieSetting)
     asked.finish()
 
 
@@ -294,12 +292,12 @@ def metrics(
     """Show a bookie's metrics."""
     admin = _admin(session, bookie_id, where)
     if jmx_names:
-        session.emit_all(admin_api.jmx(admin), admin_api.JmxSample)
+        session.emit_all(bookie_metrics.jmx(admin), bookie_metrics.JmxSample)
     else:
-        found = admin_api.metrics(admin, pattern)
+        found = bookie_metrics.metrics(admin, pattern)
         if session.options.is_for_people:
             found = (one for one in found if not math.isnan(one.value))
-        session.emit_all(found, admin_api.MetricSample)
+        session.emit_all(found, bookie_metrics.MetricSample)
 
 
 _CONFIG: Final = "/api/v1/config/server_config"
@@ -375,7 +373,7 @@ def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: 
 def _require_known(wanted: Mapping[str, str], known: Mapping[str, str]) -> None:
     missing = [key for key in wanted if key not in known]
     if missing:
-        raise admin_api.unknown_settings(missing, known)
+        raise bookie_settings.unknown_settings(missing, known)
 
 
 def _require_changeable(wanted: Mapping[str, str], before: Mapping[str, str]) -> None:

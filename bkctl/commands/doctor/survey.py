@@ -23,9 +23,10 @@ from bkclient.metadata.tree.store import MetadataStore
 from bkclient.placement.rack_script import ScriptError
 from bkclient.replication import autorecovery_admin
 from bkclient.replication.ledger_verification import lost_ledgers
-from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
-from bkctl.bookies.admin_client import AdminClient
+from bkctl.bookies import ask_bookies, directories, load_rates
 from bkctl.bookies.bookie_columns import BookieSummary
+from bkctl.bookies.http import bookie_state
+from bkctl.bookies.http.admin_client import AdminClient
 from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
 from bkctl.commands.doctor.columns import ClusterFinding
@@ -178,7 +179,7 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
         assert one.http is not None
         try:
             admin = AdminClient(*one.http, timeout_s=ask_bookies.FIGURES_TIMEOUT_S)
-            return admin_api.state(admin, one.bookie_id).read_only_by_hand is True
+            return bookie_state.state(admin, one.bookie_id).read_only_by_hand is True
         except BookKeeperError:
             return False
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 
 from bkctl.bookies import ask_bookies, load_rates
-from bkctl.bookies.admin_client import HttpAddress
+from bkctl.bookies.http.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, UsageError, error_message
 from bkctl.output.filters import order_of

@@ -10,8 +10,9 @@ from typing import Final
 
 import attrs
 
-from bkctl.bookies import admin_api, ask_bookies, load_rates
-from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from bkctl.bookies import ask_bookies, load_rates
+from bkctl.bookies.http import bookie_metrics
+from bkctl.bookies.http.admin_client import AdminClient, HttpAddress
 from bkctl.commands.load import top_screen
 from bkctl.commands.load.bookie_loads import TIME, address_of, flush_each, rounded
 from bkctl.errors import NothingFoundError, UsageError
@@ -119,7 +120,7 @@ def _raw(metric: str, address: HttpAddress) -> float | None:
         NothingFoundError: the bookie has no metric of this name.
     """
     admin = AdminClient(*address, timeout_s=_TIMEOUT_S)
-    found = [one for one in admin_api.metrics(admin, None) if one.name == metric]
+    found = [one for one in bookie_metrics.metrics(admin, None) if one.name == metric]
     if not found:
         raise NothingFoundError(
             f"the bookie has no metric {metric}",

@@ -15,8 +15,8 @@ import click
 from bkclient.admin.operations import list_bookies
 from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies import load_rates
-from bkctl.bookies.admin_api import admin_token, published
-from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from bkctl.bookies.http.addresses import admin_token, published
+from bkctl.bookies.http.admin_client import AdminClient, HttpAddress
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.root import RootGroup
 from bkctl.errors import ConflictError, NothingFoundError

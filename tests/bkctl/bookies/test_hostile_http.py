@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies import admin_api, load_rates
-from bkctl.bookies.admin_api import parse_sample
-from bkctl.bookies.admin_client import REASON_CHARS_MAX, AdminAnswer, AdminClient
+from bkctl.bookies import load_rates
+from bkctl.bookies.http import bookie_state, garbage
+from bkctl.bookies.http.admin_client import REASON_CHARS_MAX, AdminAnswer, AdminClient
+from bkctl.bookies.http.bookie_metrics import parse_sample
 from bkctl.errors import CommandError
 from wire.ids import BookieId
 
@@ -138,17 +139,17 @@ STATE = {
 )
 def test_an_answer_of_another_form_is_no_bug(body: str) -> None:
     with pytest.raises(CommandError):
-        admin_api.state(Answering(body), B1)
+        bookie_state.state(Answering(body), B1)
 
 
 @pytest.mark.parametrize("body", ["null", "[null]", '[{"rounds": 1}]', '{"rounds": NaN}'])
 def test_so_is_that_of_a_collector(body: str) -> None:
     with pytest.raises(CommandError):
-        admin_api.collections(Answering(body))
+        garbage.collections(Answering(body))
 
 
 def test_a_good_state_is_understood() -> None:
-    assert admin_api.state(Answering(json.dumps(STATE)), B1).uptime_s == 5
+    assert bookie_state.state(Answering(json.dumps(STATE)), B1).uptime_s == 5
 
 
 def test_of_a_long_reason_the_beginning_is_said() -> None:

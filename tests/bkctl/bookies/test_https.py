@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.errors import BookieUnavailableError, SecurityError
-from bkctl.bookies.admin_client import AdminClient
+from bkctl.bookies.http.admin_client import AdminClient
 from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies.admin_client import AdminClient, HttpAddress, as_curl
+from bkctl.bookies.http.admin_client import AdminClient, HttpAddress, as_curl
 from bkctl.cli.root import cli
 from tests.bkclient.replication_world import closed_ledger, open_writer
 from tests.bkclient.worlds import World

@@ -11,7 +11,7 @@ import pytest
 
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
-from bkctl.bookies.admin_client import AdminClient
+from bkctl.bookies.http.admin_client import AdminClient
 from tests.bookied.scenarios.test_full_disks import (
     MB,
     Machine,

@@ -17,7 +17,7 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.errors import MORE_THREADS
-from bkctl.bookies.admin_client import AdminClient
+from bkctl.bookies.http.admin_client import AdminClient
 from bookied.errors import BookieExitStatus
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.processes import (

@@ -20,7 +20,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load
 from bkclient.connection.security.tls_contexts import TlsContexts
 from bkclient.errors import SecurityError
-from bkctl.bookies.https import TlsStream
+from bkctl.bookies.http.https import TlsStream
 from tests.bookied.worlds.raw_client import RawConnection
 from tests.bookied.worlds.secured_link import conf, jaas_of_both
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet

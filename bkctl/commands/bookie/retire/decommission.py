@@ -26,7 +26,7 @@ from bkclient.replication.repair_states import (
     RepairState,
     repair_states,
 )
-from bkctl.bookies import admin_api
+from bkctl.bookies.http import addresses, bookie_state
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.bookie.retire import recover
 from bkctl.commands.bookie.retire.worker_copies import MoveProgress, counts_of_workers
@@ -353,7 +353,7 @@ def _drain(
         ids = safety_checks.some_names([one.ledger_id for one in stuck])
         steps.append(f"leave {counted(len(stuck), 'ledger')} there, for no bookie is free: {ids}")
     try:
-        admin = admin_api.connect(session, bookie_id, **where)
+        admin = addresses.connect(session, bookie_id, **where)
         admin.require_allowed()
     except (NothingFoundError, RefusedError) as error:
         if not session.dry_run:
@@ -364,7 +364,7 @@ def _drain(
     session.confirm(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id
     )
-    admin_api.mode(admin, bookie_id, wanted=True)
+    bookie_state.mode(admin, bookie_id, wanted=True)
     session.resume = recover.resume_text(session)
     options = RecoverOptions(
         spare_writers=True,
@@ -386,7 +386,7 @@ def _drain(
         )
     session.finish()
     session.note(f"{bookie_id} is empty, and accepts no new entries; {then}")
-    restart = "" if admin_api.keeps_mode(admin) else "; a restart makes it writable, too"
+    restart = "" if bookie_state.keeps_mode(admin) else "; a restart makes it writable, too"
     session.note(f"to keep it in service: bkctl bookie readonly {bookie_id} off{restart}")
 
 
@@ -412,7 +412,7 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
             f"{safety_checks.some_names(marks.kept)}"
         )
     if not is_writable:
-        admin_api.mode(admin_api.connect(session, bookie_id, **where), bookie_id, wanted=False)
+        bookie_state.mode(addresses.connect(session, bookie_id, **where), bookie_id, wanted=False)
     session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
 
 

@@ -17,8 +17,10 @@ import pytest
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import MASKED
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies import admin_api as work
-from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
+from bkctl.bookies.http import addresses, bookie_metrics, bookie_settings, bookie_state, garbage
+from bkctl.bookies.http.admin_client import AdminAnswer, AdminClient, HttpAddress
+from bkctl.bookies.http.bookie_settings import BookieSetting
+from bkctl.bookies.http.bookie_state import BookieMode
 from bkctl.commands.bookie import admin_requests
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import Effect, ExitStatus
@@ -91,27 +93,27 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_the_state_is_told_as_far_as_it_is_known(stage: Stage) -> None:
-    found = work.state(stage.admin, ME)
+    found = bookie_state.state(stage.admin, ME)
     assert (found.state, found.read_only, found.takes_recovery_adds) == ("writable", False, True)
     assert found.registered is (None if stage.v1 else True)
-    work.mode(stage.admin, ME, wanted=True)
-    assert work.state(stage.admin, ME).state == "read-only"
+    bookie_state.mode(stage.admin, ME, wanted=True)
+    assert bookie_state.state(stage.admin, ME).state == "read-only"
 
 
 def test_the_mode_is_set_and_told(stage: Stage) -> None:
-    assert work.mode(stage.admin, ME, wanted=None) == work.BookieMode(ME, read_only=False)
-    assert work.mode(stage.admin, ME, wanted=True) == work.BookieMode(ME, read_only=True)
-    assert work.mode(stage.admin, ME, wanted=None) == work.BookieMode(ME, read_only=True)
-    assert work.mode(stage.admin, ME, wanted=False) == work.BookieMode(ME, read_only=False)
+    assert bookie_state.mode(stage.admin, ME, wanted=None) == BookieMode(ME, read_only=False)
+    assert bookie_state.mode(stage.admin, ME, wanted=True) == BookieMode(ME, read_only=True)
+    assert bookie_state.mode(stage.admin, ME, wanted=None) == BookieMode(ME, read_only=True)
+    assert bookie_state.mode(stage.admin, ME, wanted=False) == BookieMode(ME, read_only=False)
 
 
 def test_the_mode_is_not_kept_over_a_restart_by_default(stage: Stage) -> None:
-    assert not work.keeps_mode(stage.admin)
+    assert not bookie_state.keeps_mode(stage.admin)
 
 
 def test_compactions_are_suspended_kind_by_kind(stage: Stage) -> None:
     def suspended(**how: bool) -> tuple[bool, bool]:
-        found = work.compactions(stage.admin, ME, **how)
+        found = garbage.compactions(stage.admin, ME, **how)
         return found.minor_suspended, found.major_suspended
 
     assert suspended() == (False, False)
@@ -121,11 +123,11 @@ def test_compactions_are_suspended_kind_by_kind(stage: Stage) -> None:
 
 
 def test_garbage_is_collected_on_demand(stage: Stage) -> None:
-    (new,) = work.collections(stage.admin)
+    (new,) = garbage.collections(stage.admin)
     assert (new.logs, new.total_bytes) == (None, None), "no round has counted them yet"
-    assert work.collect(stage.admin, ME, major=True, minor=True) == work.GarbageAsked(ME)
+    assert garbage.collect(stage.admin, ME, major=True, minor=True) == garbage.GarbageAsked(ME)
     stage.world.run_for(2)
-    (found,) = work.collections(stage.admin)
+    (found,) = garbage.collections(stage.admin)
     assert (found.major_compactions, found.running, found.compacting) == (1, False, None)
     assert found.rounds == (None if stage.v1 else 1)
     assert stage.v1 or (found.logs is not None and found.total_bytes is not None)
@@ -145,27 +147,27 @@ def test_whether_the_token_is_right_is_asked_without_a_change(stage: Stage) -> N
 
 
 def test_the_end_of_a_collection_is_waited_for(stage: Stage) -> None:
-    before = work.collections(stage.admin)
-    work.collect(stage.admin, ME, major=True, minor=True)
+    before = garbage.collections(stage.admin)
+    garbage.collect(stage.admin, ME, major=True, minor=True)
     pauses: list[int] = []
 
-    def pause(since: list[work.GarbageRun]) -> None:
+    def pause(since: list[garbage.GarbageRun]) -> None:
         pauses.append(len(since))
         stage.world.run_for(2)
 
-    (found,) = work.wait_collected(stage.admin, before, pause)
+    (found,) = garbage.wait_collected(stage.admin, before, pause)
     assert not found.running
     # Over v1, which counts no rounds, a collection that has not begun yet looks like its end.
     assert stage.v1 or (found.major_compactions, bool(pauses)) == (1, True)
 
 
 def test_a_restart_of_the_bookie_during_a_collection_is_reported(stage: Stage) -> None:
-    before = work.collections(stage.admin)
-    work.collect(stage.admin, ME, major=True, minor=True)
+    before = garbage.collections(stage.admin)
+    garbage.collect(stage.admin, ME, major=True, minor=True)
     clock = itertools.count(0, 1000).__next__  # The bookie has been up for less than a wait.
 
-    def wait() -> list[work.GarbageRun]:
-        return work.wait_collected(
+    def wait() -> list[garbage.GarbageRun]:
+        return garbage.wait_collected(
             stage.admin, before, lambda _: stage.world.run_for(2), clock=clock
         )
 
@@ -184,8 +186,8 @@ def test_the_end_of_a_collection_has_the_counts_of_that_collection() -> None:
     assert (java.rounds, java.freed_bytes, java.major_compactions) == (None, None, 1)
 
 
-def _collected(rounds: int | None, freed: int | None, major: int) -> work.GarbageRun:
-    return work.GarbageRun(
+def _collected(rounds: int | None, freed: int | None, major: int) -> garbage.GarbageRun:
+    return garbage.GarbageRun(
         number=0,
         running=False,
         compacting=None,
@@ -211,7 +213,7 @@ def test_the_token_is_that_of_the_bookie_s_settings_if_nothing_else_names_one(
             options = Options()
             options.conf = str(conf)
             session = Session(host, options, Effect.READ, Interrupts())
-            return work.admin_token(session, *given)
+            return addresses.admin_token(session, *given)
 
     assert token() == "of the file"
     other = tmp_path / "other"
@@ -224,19 +226,21 @@ def test_the_token_is_that_of_the_bookie_s_settings_if_nothing_else_names_one(
 
 
 def test_settings_are_chosen_by_key(stage: Stage) -> None:
-    (found,) = work.settings(stage.admin, ME, ("bookieId",))
-    assert found == work.BookieSetting(ME, "bookieId", "b1", None if stage.v1 else "default")
-    assert len(work.settings(stage.admin, ME, ())) > 100
-    limits = work.settings(stage.admin, ME, ("diskUsageLwmThreshold", "diskUsageThreshold"))
+    (found,) = bookie_settings.settings(stage.admin, ME, ("bookieId",))
+    assert found == BookieSetting(ME, "bookieId", "b1", None if stage.v1 else "default")
+    assert len(bookie_settings.settings(stage.admin, ME, ())) > 100
+    limits = bookie_settings.settings(
+        stage.admin, ME, ("diskUsageLwmThreshold", "diskUsageThreshold")
+    )
     assert len({one.value for one in limits}) == 1, "what has no value has that of its default"
     with pytest.raises(NothingFoundError, match="nonsense"):
-        work.settings(stage.admin, ME, ("nonsense",))
+        bookie_settings.settings(stage.admin, ME, ("nonsense",))
     with pytest.raises(NothingFoundError, match=r"gcWaitTme; did you mean gcWaitTime\?"):
-        work.settings(stage.admin, ME, ("gcWaitTme",))
+        bookie_settings.settings(stage.admin, ME, ("gcWaitTme",))
     with pytest.raises(NothingFoundError, match=r"not set: nonsense, nothing$"):
-        work.settings(stage.admin, ME, ("nonsense", "nothing"))
+        bookie_settings.settings(stage.admin, ME, ("nonsense", "nothing"))
     with pytest.raises(NothingFoundError, match="no setting b2:3181") as told:
-        work.settings(stage.admin, ME, ("b2:3181",))
+        bookie_settings.settings(stage.admin, ME, ("b2:3181",))
     assert "separate several bookies by commas" in (told.value.hint or "")
 
 
@@ -245,7 +249,7 @@ def test_a_setting_of_autorecovery_is_neither_shown_nor_changed_on_a_running_boo
 ) -> None:
     key = "replicationRateByBytes"
     with pytest.raises(NothingFoundError, match=f"^{key} is a setting of clients") as told:
-        work.settings(stage.admin, ME, (key,))
+        bookie_settings.settings(stage.admin, ME, (key,))
     assert f"`bkctl config show {key} -c FILE`" in (told.value.hint or "")
     if not stage.v1:
         with pytest.raises(NothingFoundError, match=f"^{key} is a setting of clients"):
@@ -254,17 +258,17 @@ def test_a_setting_of_autorecovery_is_neither_shown_nor_changed_on_a_running_boo
 
 def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -> None:
     pairs = [("gcWaitTime", "70000"), ("majorCompactionThreshold", "0.7")]
-    before = {one.key: one.value for one in work.settings(stage.admin, ME, ())}
+    before = {one.key: one.value for one in bookie_settings.settings(stage.admin, ME, ())}
     told = [(key, before[key], value) for key, value in pairs]
     admin = stage.admin
     plan = admin_requests.planned(admin, ME, pairs)
     assert [(one.key, one.was, one.value) for one in plan] == told
-    assert {one.key: one.value for one in work.settings(stage.admin, ME, ())} == before
+    assert {one.key: one.value for one in bookie_settings.settings(stage.admin, ME, ())} == before
     admin.methods.clear()
     done_now = admin_requests.change(admin, pairs, plan)
     assert admin.methods == ["PUT", "GET"], "the plan knows what was set before"
     assert [(one.key, one.was, one.value) for one in done_now] == told
-    assert work.settings(stage.admin, ME, ("gcWaitTime",))[0].value == "70000"
+    assert bookie_settings.settings(stage.admin, ME, ("gcWaitTime",))[0].value == "70000"
     where = "its settings file" if stage.v1 else "/etc/bk_server.conf on its host"
     lines = f"set in {where}:\n  gcWaitTime=70000\n  majorCompactionThreshold=0.7"
     assert admin_requests.how_to_keep(stage.admin, done_now).endswith(lines)
@@ -274,7 +278,7 @@ def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path:
     world = World(tmp_path)
     done(world.service.start())
     admin = InMemory(world, v1=False)
-    before = work.all_settings(admin)
+    before = bookie_settings.all_settings(admin)
     with pytest.raises(ConflictError, match=r"while the bookie runs: bookiePort; .*gcWaitTime"):
         admin_requests.planned(admin, ME, [("gcWaitTime", "70000"), ("bookiePort", "1")])
     with pytest.raises(UsageError, match="gcWaitTime: 'soon'"):
@@ -294,7 +298,7 @@ def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path:
         admin_requests.planned(admin, ME, [("gcWaitTimee", "1")])
     with pytest.raises(UsageError, match="give each key only once"):
         admin_requests.planned(admin, ME, [("gcWaitTime", "1"), ("gcWaitTime", "2")])
-    assert work.all_settings(admin) == before
+    assert bookie_settings.all_settings(admin) == before
     world.stop()
 
 
@@ -331,25 +335,25 @@ def test_the_trace_of_a_request_has_no_secret_in_it() -> None:
 
 
 def test_ready_is_an_answer_or_a_conflict(stage: Stage, tmp_path: Path) -> None:
-    assert work.ready(stage.admin, ME) == work.Ready(ME)
+    assert bookie_state.ready(stage.admin, ME) == bookie_state.Ready(ME)
     early = InMemory(World(tmp_path / "early"), v1=stage.v1)
     with pytest.raises(ConflictError, match="not fully started"):
-        work.ready(early, ME)
+        bookie_state.ready(early, ME)
 
 
 def test_metrics_are_taken_apart_and_chosen_by_a_pattern(stage: Stage) -> None:
-    found = list(work.metrics(stage.admin, None))
+    found = list(bookie_metrics.metrics(stage.admin, None))
     assert found[0].labels == {"dir": "/d 1", "said": '"no"\n'}
     assert found[0].value == 1.5
     assert len(found) == 5
-    (count,) = work.metrics(stage.admin, "ENTRY_count")
+    (count,) = bookie_metrics.metrics(stage.admin, "ENTRY_count")
     assert count.value == 7
     with pytest.raises(UsageError, match="--grep"):
-        list(work.metrics(stage.admin, "("))
-    value = view_of(work.MetricSample)["value"]
+        list(bookie_metrics.metrics(stage.admin, "("))
+    value = view_of(bookie_metrics.MetricSample)["value"]
     assert [value.get(one) for one in found[1:4]] == ["7", "2", "nan"]
     host = FakeHost(tty=True, environ={"PAGER": "", "NO_COLOR": "1"})
-    Emitter(Options(), host).many(found[1:3], work.MetricSample)
+    Emitter(Options(), host).many(found[1:3], bookie_metrics.MetricSample)
     assert host.out.text.splitlines() == [
         "         7  bookkeeper_server_ADD_ENTRY_count{success=true}",
         "         2  bookkeeper_server_ADD_ENTRY_IN_PROGRESS",
@@ -369,12 +373,12 @@ def test_a_narrow_terminal_shows_what_a_collection_freed_and_its_error(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("LINES", "24")
     host = FakeHost(tty=True, environ={"PAGER": "", "NO_COLOR": "1"})
-    found = work.GarbageRun(
+    found = garbage.GarbageRun(
         number=0, running=False, compacting=None, minor_compactions=1, major_compactions=2,
         last_minor_ms=None, last_major_ms=None, last_ms=0, next_ms=0, rounds=3, ledgers=4, logs=5,
         total_bytes=10_000_000, live_bytes=2_000_000, freed_bytes=8_000_000,
     )  # fmt: skip
-    Emitter(Options(), host).many([found], work.GarbageRun)
+    Emitter(Options(), host).many([found], garbage.GarbageRun)
     assert host.out.text.splitlines()[0].split() == shown.split()
 
 
@@ -385,14 +389,14 @@ def test_when_garbage_was_collected_last_and_is_next_is_shown() -> None:
     java = attrs.evolve(began, rounds=None)
     options, host = Options(), FakeHost()
     options.columns = "last_round,next_round"
-    Emitter(options, host).many([began, later, java], work.GarbageRun)
+    Emitter(options, host).many([began, later, java], garbage.GarbageRun)
     first, second, third = host.out.text.splitlines()[1:]
     assert (first.split(), third.split()) == (["never", "-"], ["-", "-"])
     assert [second.split()[n][:2] for n in (0, 1, 2, 3)] == ["1m", "ag", "in", "8m"]
 
 
 def test_jmx_attributes_are_told_by_what_replaces_them(stage: Stage) -> None:
-    found = {(one.attribute, one.sample.name) for one in work.jmx(stage.admin)}
+    found = {(one.attribute, one.sample.name) for one in bookie_metrics.jmx(stage.admin)}
     assert found == {
         ("BookieServer AddStats", "bookkeeper_server_ADD_ENTRY_count"),
         ("BookieServer AddStats", "bookkeeper_server_ADD_ENTRY"),
@@ -403,14 +407,14 @@ def test_jmx_attributes_are_told_by_what_replaces_them(stage: Stage) -> None:
 def test_a_wrong_token_is_refused_with_what_to_do(stage: Stage) -> None:
     stranger = InMemory(stage.world, v1=stage.v1, token="guess")
     with pytest.raises(RefusedError) as refused:
-        work.mode(stranger, ME, wanted=True)
+        bookie_state.mode(stranger, ME, wanted=True)
     assert str(refused.value) == "the bookie rejects this admin token"
     fix = "bkctl profile edit NAME --admin-token-file FILE"
     assert "--token-file FILE, or" in refused.value.hint
     assert fix in refused.value.hint
     with pytest.raises(RefusedError, match="the bookie requires its admin token"):
-        work.mode(InMemory(stage.world, v1=stage.v1, token=""), ME, wanted=True)
-    assert work.mode(stranger, ME, wanted=None).read_only is False
+        bookie_state.mode(InMemory(stage.world, v1=stage.v1, token=""), ME, wanted=True)
+    assert bookie_state.mode(stranger, ME, wanted=None).read_only is False
 
 
 class Canned(AdminClient):
@@ -447,7 +451,7 @@ def test_what_a_java_bookie_tells_of_secrets_is_masked() -> None:
     class Java(Canned):
         speaks_v2 = False
 
-    found = work.settings(Java(200, json.dumps(told)), ME, ())
+    found = bookie_settings.settings(Java(200, json.dumps(told)), ME, ())
     assert {one.key: one.value for one in found} == told | {"httpServerKeyStorePassword": MASKED}
 
 
@@ -475,12 +479,12 @@ def test_the_address_is_the_published_one_and_every_address_means_the_bookie_s_o
     own = Endpoint("bookie", 3181, "bookie7", BOOKIE_RPC)
     info = BookieServiceInfo((own, Endpoint("httpserver", 8080, published, "http")))
     done(store.register(ME, info, read_only=False))
-    assert done(work.published(OneStore(store), ME)) == HttpAddress(host, 8080)
+    assert done(addresses.published(OneStore(store), ME)) == HttpAddress(host, 8080)
     done(store.register(BookieId("b2"), BookieServiceInfo((own,)), read_only=False))
     with pytest.raises(NothingFoundError, match="no HTTP server"):
-        done(work.published(OneStore(store), BookieId("b2")))
+        done(addresses.published(OneStore(store), BookieId("b2")))
     with pytest.raises(NothingFoundError, match="not registered"):
-        done(work.published(OneStore(store), BookieId("b3")))
+        done(addresses.published(OneStore(store), BookieId("b3")))
     done(store.close())
 
 
@@ -488,7 +492,7 @@ def test_a_bookie_that_publishes_https_is_asked_with_the_client_s_keys() -> None
     config = ClientConfig(client_trust_store="trust.p12")
     plain = Endpoint("httpserver", 8080, "10.1.2.3", "http")
     secured = Endpoint("httpserver", 8443, "10.1.2.3", "https")
-    address = work.http_address(BookieServiceInfo((plain, secured)), config)
+    address = addresses.http_address(BookieServiceInfo((plain, secured)), config)
     assert address == HttpAddress("10.1.2.3", 8443, config.https)
     assert config.https.trust_store.path == "trust.p12"
     assert not config.https.client_authentication, "there is no certificate to show"

@@ -14,9 +14,9 @@ import attrs
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies import admin_api
-from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.bookie_columns import BookieSummary
+from bkctl.bookies.http import bookie_metrics
+from bkctl.bookies.http.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, figures, rates
 from bkctl.cli.root import cli
 from bkctl.commands.load import bookie_loads as top_work
@@ -63,7 +63,7 @@ process_start_time_seconds 1.7e9
 
 
 def told(text: str) -> LoadFigures:
-    return figures(map(admin_api.parse_sample, samples(text)))
+    return figures(map(bookie_metrics.parse_sample, samples(text)))
 
 
 def samples(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bkctl.bookies.admin_api import BookieSetting
+from bkctl.bookies.http.bookie_settings import BookieSetting
 from bkctl.cli.root import cli
 from bkctl.commands.settings.profile_file import with_default, with_profile, without_profile
 from bkctl.commands.tool.shell_program import ShellHost, ShellProgram

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies.admin_client import AdminAnswer, AdminClient
+from bkctl.bookies.http.admin_client import AdminAnswer, AdminClient
 from bkctl.cli.root import cli
 from bkctl.commands.tool.help_and_version import of_bookie
 from bookied.process.own_version import RELEASE, own_version

@@ -17,7 +17,7 @@ import attrs
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies.timed_http import TimedConnection, body_of
+from bkctl.bookies.http.timed_http import TimedConnection, body_of
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class AdminClient:
         host, port, tls = self._address
         if tls is None:
             return TimedConnection(host, port, timeout=self._timeout_s)
-        from bkctl.bookies.https import HttpsConnection
+        from bkctl.bookies.http.https import HttpsConnection
 
         return HttpsConnection(host, port, self._timeout_s, tls)
 

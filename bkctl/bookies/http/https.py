@@ -17,7 +17,7 @@ from twisted.internet.task import Clock
 from bkclient.config.tls import TlsSettings
 from bkclient.connection.security.tls_contexts import TlsContexts, TlsEnd
 from bkclient.errors import SecurityError
-from bkctl.bookies.timed_http import Stream, TimedConnection
+from bkctl.bookies.http.timed_http import Stream, TimedConnection
 
 _PIECE_BYTES: Final = 64 * 1024
 
