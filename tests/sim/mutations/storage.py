@@ -12,11 +12,10 @@ from typing import Any, Final
 import attrs
 
 from bookied.errors import CorruptError
-from bookied.offline.repair import rebuild_index
+from bookied.offline.repair import rebuild_index, rescan
 from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.server.rules import answer_from_disk
 from bookied.storage import replay
-from bookied.storage.entrylog import reader
 from bookied.storage.entrylog.log_list import list_all_logs
 from bookied.storage.entrylog.next_log import LogIds
 from bookied.storage.entrylog.scan import LogScan
@@ -134,7 +133,7 @@ def _tear_at_the_mark(stack: Stack) -> None:
 
 def _hidden_records_unseen(stack: Stack) -> None:
     """A rebuild believes a length that may hide the records after it."""
-    put(stack, reader, hides_records=lambda _body: False)
+    put(stack, rescan, hides_records=lambda _body: False)
 
 
 def _map_is_believed(stack: Stack) -> None:
