@@ -196,6 +196,28 @@ class TestConnections:
 
         zk_driver.run(scenario())
 
+    def test_connections_without_an_answer_leave_the_session_time_for_another(
+        self, zk_driver: ZooKeeperDriver
+    ) -> None:
+        """ZooKeeper 3.9.5 may forget a connection that it accepts while it starts."""
+        proxy = zk_driver.proxy
+
+        async def scenario() -> None:
+            store = await zk_driver.open()
+            await store.register(B1, info(B1), read_only=False)
+            events: list[SessionEvent] = []
+            store.on_session(events.append)
+            proxy.freeze()
+            proxy.cut()
+            await zk_driver.until(lambda: sum(link.up.lost_some for link in proxy.links) == 2)
+            proxy.forget()
+            proxy.to_server.open()
+            await zk_driver.until(lambda: events[-1] is not SessionEvent.SUSPENDED)
+            assert events == [SessionEvent.SUSPENDED, SessionEvent.CONNECTED]
+            assert await store.writable_bookies() == {B1}
+
+        zk_driver.run(scenario())
+
     def test_too_long_away_ends_the_session(self, zk_driver: ZooKeeperDriver) -> None:
         async def scenario() -> None:
             direct = await zk_driver.open(uri=zk_driver.direct_uri)

@@ -35,6 +35,13 @@ from wire.other_protocols import other_protocol
 _MISREAD: Final = (struct.error, RuntimeError, LookupError, ValueError)
 """Errors that kazoo raises while decoding unexpected bytes."""
 
+_ATTEMPTS: Final = 3
+"""Attempts to connect in an existing session that fit into its time-out.
+
+ZooKeeper 3.9.5 may neither answer nor close a connection that it accepted while it starts
+(ZooKeeperServer.removeCnxn). Kazoo would wait for the session time-out, which ends the session.
+"""
+
 _COUNT: Final = struct.Struct(">i")
 _NAME_BYTES_MIN: Final = 5
 """The fewest bytes of a name in a list: its length, and one character."""
@@ -61,6 +68,8 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
             return _read(client, size, timeout_s)
 
     def invoked(timeout_s: float, request: Any, xid: int | None = None) -> Any:
+        if isinstance(request, Connect) and request.session_id:
+            timeout_s = min(timeout_s, asked_ms / 1000 / _ATTEMPTS)
         answer = invoke(timeout_s, request, xid)
         if not isinstance(request, Connect):
             return answer
