@@ -225,7 +225,7 @@ def test_a_ledger_whose_row_is_lost_is_listed_again() -> None:
     assert (stored.header.is_fenced, stored.header.limbo, stored.last_entry) == (True, True, 1)
     assert (index.ledger_ids(), index.location(1, 1)) == ([1], 5000)
     index.write([LedgerChange(2, HEADER, ())])
-    assert index.location(2, 1) == 0, "replay has all its entries"
+    assert index.location(2, 1) == 5000, "replay may have only its last entries"
     index.close()
 
 

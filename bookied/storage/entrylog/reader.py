@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -37,6 +36,11 @@ NEAR_BYTES: Final = 256 * 1024
 
 SUSPECTS_MAX: Final = 16
 """Places that may be the record; a client can send bytes that look like any number of them."""
+
+STEPS_MAX: Final = NEAR_BYTES // layout.RECORD.size
+"""Records that are stepped over in a search, in all: a client can send bytes that look like many
+chains of records.
+"""
 
 
 class EntryLogReader:
@@ -252,24 +256,30 @@ class EntryLogReader:
 def _is_beside(data: bytes, here: int, ledger_id: int, entry_id: int) -> bool:
     """Return whether an entry's record is among those before and after the record at ``here``.
 
-    Other bytes may look like a record. But a record that begins before ``here`` is followed by
-    records up to ``here``, and each record after it begins where another one ends.
+    Other bytes may look like a record. But from the first of the two records each record begins
+    where another one ends, up to the second one.
     """
-    ids = layout.RECORD.pack(0, ledger_id, entry_id)[layout.LENGTH.size :]
-    found = (place.start() - layout.LENGTH.size for place in re.finditer(re.escape(ids), data))
-    starts = list(islice(found, SUSPECTS_MAX))
-    after = set(_starts(data, here)) if starts and starts[-1] > here else set()
-    return any(at in after if at > here else at >= 0 and here in _starts(data, at) for at in starts)
+    left = STEPS_MAX
+    for suspect in islice(_places(data, ledger_id, entry_id), SUSPECTS_MAX):
+        at, end = sorted((suspect, here))
+        while at < end and left:
+            left -= 1
+            (length,) = layout.LENGTH.unpack_from(data, at)
+            if length < layout.BODY_BYTES_MIN:
+                break
+            at += layout.LENGTH.size + length
+        if at == end:
+            return True
+    return False
 
 
-def _starts(data: bytes, at: int) -> Iterator[int]:
-    """Yield where the record at ``at`` and those after it begin."""
-    while at + layout.RECORD.size <= len(data):
-        yield at
-        length = layout.LENGTH.unpack_from(data, at)[0]
-        if length < layout.BODY_BYTES_MIN:
-            return
-        at += layout.LENGTH.size + length
+def _places(data: bytes, ledger_id: int, entry_id: int) -> Iterator[int]:
+    """Yield where the bytes look like the record of an entry."""
+    ids = layout.IDS.pack(ledger_id, entry_id)
+    at = data.find(ids, layout.LENGTH.size)
+    while at >= 0:
+        yield at - layout.LENGTH.size
+        at = data.find(ids, at + 1)
 
 
 def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:

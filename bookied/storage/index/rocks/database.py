@@ -29,6 +29,7 @@ from twisted.logger import Logger
 from bookied.config.db import RocksSettings
 from bookied.errors import NO_SPACE, DatabaseInUseError, DbRecordError, StorageError
 from bookied.storage.files.files import RealFiles, open_regular, read_regular
+from bookied.storage.files.open_files import NO_DESCRIPTOR
 from bookied.storage.index.rocks.format import LOCATIONS
 from bookied.storage.index.rocks.synced_sequence import (
     SyncedNote,
@@ -68,6 +69,9 @@ WRITTEN_AT_ONCE: Final = 1000
 STALLED_WAIT_S: Final = 0.01
 STALLED_WAITS_MAX: Final = 6000
 """Waits of one write: a minute altogether."""
+
+_PASSING: Final = sorted(NO_SPACE | NO_DESCRIPTOR)
+"""Errors that pass, by their text in RocksDB's; the text of ENFILE begins with that of EMFILE."""
 
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 """Free bytes required to reopen a database that failed: reopening writes files."""
@@ -514,7 +518,7 @@ def _translate(words: str, path: Path) -> Exception:
     if "/LOCK" in words or "lock hold" in words:
         return DatabaseInUseError(f"{path} is open in another process: {words}")
     if words.startswith("IO error"):
-        number = errno.ENOSPC if "No space left" in words else errno.EIO
+        number = next((one for one in _PASSING if os.strerror(one) in words), errno.EIO)
         return OSError(number, words, str(path))
     if words.startswith("Corruption") or "checksum" in words:
         return DbRecordError(path, None, words)

@@ -242,9 +242,9 @@ class RocksIndex:
         Return whether all ledgers with locations are listed.
 
         Locations are removed first, as in Java: so no deletion leaves locations of a ledger that is
-        not stored. A crash leaves them before the ledger is stored, and then replay has the ledger
-        with all its entries. Otherwise its row was lost. Garbage collection removes the ledger if
-        it was deleted.
+        not stored. A crash leaves them before the ledger is stored, and then replay has it in
+        memory. Otherwise its row was lost. The locations stay in either case: replay may have only
+        the last entries. Garbage collection removes the ledger if it was deleted.
 
         Raises:
             OSError: some may be left; call again.
@@ -254,8 +254,6 @@ class RocksIndex:
         self._ledgers.remove(hidden)
         self._hidden = self._hidden[len(hidden) :]
         unlisted, then_at = self._locations.find_unlisted(self._ledgers.ids, self._search_at)
-        known = {one for one in unlisted if one in in_memory}
-        self._locations.remove(sorted(known))
-        self._ledgers.restore([one for one in unlisted if one not in known])
+        self._ledgers.restore([one for one in unlisted if one not in in_memory])
         self._search_at = then_at  # Only now: after an error the same ledgers are found again.
         return then_at is None

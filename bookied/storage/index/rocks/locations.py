@@ -5,18 +5,24 @@ Agrees with EntryLocationIndex (4.18.0).
 
 from __future__ import annotations
 
+import errno
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import Final
 
+from twisted.logger import Logger
+
+from bookied.errors import CorruptError
 from bookied.storage.index import format as pages
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.index_files.reads import check_location
 from bookied.storage.index.key_value_store import IndexDatabase
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 from bookied.storage.index.rocks import format as layout
+
+log = Logger()
 
 READ_AT_ONCE: Final = 256
 """Locations read in one call, which keeps the interpreter's lock."""
@@ -125,14 +131,22 @@ class RocksLocations(IndexDatabase):
     ) -> tuple[list[int], int | None]:
         """Return some ledgers from ``at`` on that have locations and are not stored.
 
-        Also return where to continue the search, None after the last ledger. Never call it while a
-        checkpoint writes: ledgers being written are not stored yet either.
+        Also return where to continue the search, None after the last ledger. After damage it
+        continues at the next stored ledger: one damaged block must not end all checkpoints. Never
+        call it while a checkpoint writes: ledgers being written are not stored yet either.
         """
         unlisted: list[int] = []
         searched = 0
         while at is not None and not (self.is_noted and searched == SEARCHED_AT_ONCE):
             searched += 1
-            found = self._rows.items(layout.location_key(at, 0), layout.LEDGER_KEYS_END, 1)
+            try:
+                found = self._rows.items(layout.location_key(at, 0), layout.LEDGER_KEYS_END, 1)
+            except (CorruptError, OSError) as error:
+                if isinstance(error, OSError) and error.errno != errno.EIO:
+                    raise
+                log.warn("passed over damaged locations: {error}", error=error)
+                at = min((one for one in tuple(stored) if one > at), default=None)
+                continue
             if not found:
                 return unlisted, None
             ledger_id, _ = layout.decode_location_key(found[0][0], self.path)

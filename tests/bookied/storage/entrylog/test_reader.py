@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import struct
+import time
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,7 @@ import pytest
 from bookied.errors import EntryLogRecordError, MissingLogError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.log_file import LogSettings
-from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.reader import NEAR_BYTES, EntryLogReader
 from bookied.storage.entrylog.scan import open_scan
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import ReadFile, RealFiles
@@ -37,14 +38,14 @@ def append(writer: EntryLogWriter, entry_id: int) -> int:
     return base + layout.LENGTH.size
 
 
-def begin(files: SimFiles) -> EntryLogWriter:
+def begin(files: SimFiles, size_bytes_max: int = 1200) -> EntryLogWriter:
     for directory in (A, B):
         files.mkdirs(directory)
     return EntryLogWriter(
         files,
         ChosenDirectories([A, B]),
         on_fatal=lambda _error: None,
-        settings=LogSettings(size_bytes_max=1200),
+        settings=LogSettings(size_bytes_max=size_bytes_max),
     )
 
 
@@ -179,3 +180,23 @@ def test_a_damaged_length_does_not_fill_the_memory(tmp_path: Path, length: int) 
     with contextlib.closing(open_scan(files, path)) as scan, no_record:
         list(scan)
     assert files.most_bytes <= 1 << 20
+
+
+def test_bytes_that_look_like_many_chains_of_records_cost_a_search_little() -> None:
+    """A client may send them in large entries, and then ask for an entry that does not exist."""
+    files = SimFiles(Random(1))
+    writer = begin(files, 1 << 20)
+    fakes = layout.RECORD.pack(layout.BODY_BYTES_MIN, 1, 99) * 16
+    chain = layout.RECORD.pack(layout.BODY_BYTES_MIN, 1, 7) * (NEAR_BYTES // layout.RECORD.size)
+    body = struct.pack(">qqqq", 1, 0, -1, 0) + fakes + chain
+    blob = layout.LENGTH.pack(len(body)) + body
+    writer.reserve(len(blob))
+    writer.append(blob)
+    here = append(writer, 1)
+    append(writer, 3)
+    writer.sync()
+    reader = EntryLogReader(files, [A])
+    began_s = time.thread_time()
+    assert not reader.is_near(here, 1, 99)
+    assert time.thread_time() - began_s < 0.2
+    assert reader.is_near(here, 1, 3)

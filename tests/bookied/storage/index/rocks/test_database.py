@@ -122,6 +122,15 @@ def test_a_refusal_becomes_an_error_of_ours(
     assert type(caught.value) is kind
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+def test_an_error_of_the_system_keeps_its_number(tmp_path: Path, number: int) -> None:
+    """Without descriptors, for instance, a bookie waits; it does not take its data for damaged."""
+    store = database(tmp_path, Handle(f"IO error: While open: /d/4.sst: {os.strerror(number)}"))
+    with pytest.raises(OSError, match="While open") as caught:
+        store.get(b"key")
+    assert caught.value.errno == number
+
+
 def test_after_a_failed_write_it_is_opened_anew(tmp_path: Path) -> None:
     first, second = Handle(NO_SPACE), Handle()
     store = database(tmp_path, first, second)

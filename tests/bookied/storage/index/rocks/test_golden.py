@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from array import array
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError
-from bookied.storage.index.format import FENCED, IndexHeader, decode_native
+from bookied.storage.index.format import FENCED, PAGE_SLOTS, IndexHeader, decode_native
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks import format as layout
 from bookied.storage.index.rocks.database import (
@@ -243,4 +244,29 @@ def test_ledgers_with_only_locations_are_listed_again_bit_by_bit(
     assert index.ledger_ids() == list(all_of_them)
     limbo = {one for one, stored in index.load_many(all_of_them) if stored.header.limbo}
     assert limbo == {*all_of_them[::3]}
+    index.close()
+
+
+def test_damaged_locations_end_no_checkpoint_and_no_search(tmp_path: Path) -> None:
+    index = writable(tmp_path)
+    page = array("q", range(5000, 5000 + PAGE_SLOTS)).tobytes()
+    for ledger_id in range(200):
+        index.write([LedgerChange(ledger_id, IndexHeader(b""), ((0, page),))])
+    index.close()
+    store = open_database(tmp_path / "ledgers", partial(ledgers_options, SETTINGS))
+    store.delete([layout.ledger_key(199)])
+    store.close()
+    index = writable(tmp_path)
+    index.compact_locations()
+    index.close()
+    table = max((tmp_path / "locations").glob("*.sst"), key=lambda path: path.stat().st_size)
+    with table.open("r+b") as file:
+        file.seek(table.stat().st_size // 2)
+        file.write(b"damage" * 10)
+    index = writable(tmp_path)
+    with pytest.raises(DbRecordError):
+        index.locations([(ledger_id, 5) for ledger_id in range(200)])
+    while not index.remove_hidden():
+        pass
+    assert index.ledger_ids() == list(range(200))
     index.close()
