@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import _pulsar
 import attrs
 import pulsar
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from pulsar import schema as pulsar_schema
+from pyarrow import parquet
 
 from bkclient.blocking import BlockingClient
 from bkclient.topic.messages import TopicMessage
@@ -215,6 +219,97 @@ def test_values_are_decoded_by_the_schema_that_the_broker_keeps(stage: Stage) ->
     assert shown["schema"] == "AVRO 0"
 
 
+def order_class() -> Any:
+    """Return a Protobuf message with an import, as code that protoc generates has."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="shop/order.proto",
+        package="shop",
+        syntax="proto3",
+        dependency=[timestamp_pb2.DESCRIPTOR.name],
+    )
+    order = file.message_type.add(name="Order")
+    order.field.add(name="item_count", number=1, type=5, label=1)
+    order.field.add(name="tags", number=2, type=9, label=3)
+    order.field.add(name="state", number=3, type=14, label=1, type_name=".shop.Order.State")
+    order.field.add(
+        name="made_at", number=4, type=11, label=1, type_name=".google.protobuf.Timestamp"
+    )
+    states = order.enum_type.add(name="State")
+    states.value.add(name="NEW", number=0)
+    states.value.add(name="PAID", number=1)
+    pool = descriptor_pool.DescriptorPool()
+    timestamp = descriptor_pb2.FileDescriptorProto()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(timestamp)
+    pool.Add(timestamp)
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+
+
+class DescribedByAvro(pulsar_schema.Schema):
+    """Java's ProtobufSchema: values in Protobuf's form, with a schema that Avro can read."""
+
+    def __init__(self) -> None:
+        fields = [{"name": "item_count", "type": "int"}]
+        definition = {"type": "record", "name": "Order", "fields": fields}
+        super().__init__(bytes, _pulsar.SchemaType.PROTOBUF, definition, "PROTOBUF")
+
+    def encode(self, value: bytes) -> bytes:
+        return value
+
+
+@pytest.fixture(scope="module")
+def protobuf_topics(stage: Stage) -> tuple[str, str]:
+    """A topic with a schema of each of Pulsar's two kinds of Protobuf."""
+    order = order_class()
+    schema = pulsar_schema.ProtobufNativeSchema(order)
+    for batching in (False, True):
+        producer = stage.pulsar.create_producer("native", schema=schema, batching_enabled=batching)
+        for number in range(3):
+            value = order(item_count=number, tags=["a", "é"][:number], state="PAID")
+            value.made_at.FromSeconds(number)
+            producer.send_async(value, lambda *_answer: None)
+        producer.flush()
+        producer.close()
+    producer = stage.pulsar.create_producer("old-form", schema=DescribedByAvro())
+    producer.send(b"\x08\x07")
+    producer.close()
+    for name in ("native", "old-form"):
+        stage.unload(name)
+    return "native", "old-form"
+
+
+ORDERS = [
+    {
+        "item_count": number,
+        "tags": ["a", "é"][:number],
+        "state": "PAID",
+        "made_at": f"1970-01-01T00:00:0{number}Z",
+    }
+    for number in (0, 1, 2, 0, 1, 2)
+]
+
+
+def test_protobuf_is_decoded_by_the_descriptors_that_the_broker_keeps(
+    stage: Stage, protobuf_topics: tuple[str, str], tmp_path: Path
+) -> None:
+    native, old = protobuf_topics
+    assert [one.decoded for one in read_topic(stage.ours, native, decode="protobuf")] == ORDERS
+    peek = ("-u", stage.uri, "topic", "peek", "--decode", "protobuf")
+    shown = bkctl(*peek, native, "-o", "json").json["messages"]
+    assert [one["payload"] for one in shown] == ORDERS
+    export = ("-u", stage.uri, "topic", "export", "--decode", "protobuf")
+    bkctl(*export, native, tmp_path / "native.parquet")
+    table = parquet.read_table(tmp_path / "native.parquet")
+    assert list(map(json.loads, table.column("decoded").to_pylist())) == ORDERS
+    for name, kind in ((native, "PROTOBUFNATIVE"), (old, "PROTOBUF")):
+        (found,) = bkctl("-u", stage.uri, "topic", "show", name, "-o", "json").json["topics"]
+        assert found["schema"] == f"{kind} 0"
+    for command in ((*peek, old), (*export, old, tmp_path / "old.parquet")):
+        refused = bkctl(*command, ok=False)
+        assert refused.status != 0
+        assert "of type PROTOBUF, which has no descriptors" in refused.err
+
+
 def test_while_the_broker_writes_and_rolls_what_is_read_is_what_was_sent(stage: Stage) -> None:
     total, stop = 400, threading.Event()
     producer = stage.pulsar.create_producer("busy", batching_enabled=False)
@@ -319,6 +414,16 @@ class TestSpark:
         found = rows_of(source.option("topicsPattern", pattern).load())
         assert found == {name: stage.received(name) for name in names}
         assert [len(rows) for rows in found.values()].count(39) == len(CODECS)
+
+    def test_protobuf_is_decoded_in_the_tasks(
+        self, stage: Stage, spark: Any, protobuf_topics: tuple[str, str]
+    ) -> None:
+        native, old = protobuf_topics
+        source = spark.read.format("bookkeeper").options(uri=stage.uri, decode="protobuf")
+        rows = source.option("topic", native).load().orderBy("ledger_id", "entry_id", "batch_index")
+        assert [json.loads(row["decoded"]) for row in rows.select("decoded").collect()] == ORDERS
+        with pytest.raises(Exception, match="of type PROTOBUF, which has no descriptors"):
+            source.option("topic", old).load().collect()
 
     def test_compaction_takes_no_row_away(self, stage: Stage, spark: Any) -> None:
         name = "compacted"
