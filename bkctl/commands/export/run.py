@@ -170,15 +170,13 @@ def _is_new(choice: LedgerChoice | None, options: ExportOptions, tree: TargetTre
     return options.since_last and choice != tree.choice
 
 
-def _done(
-    choice: LedgerChoice, options: ExportOptions, tree: TargetTree
-) -> Mapping[int, LedgerExtent]:
-    """Return the exported ledgers that are not planned again if they are closed.
+def _plans_all(choice: LedgerChoice, options: ExportOptions) -> bool:
+    """Return whether completely exported ledgers are planned, too.
 
     Named ledgers are always planned, and all ledgers if their earlier files are verified.
     """
     looks_at_all = options.again or (options.verify and options.verify_earlier)
-    return {} if looks_at_all or _are_named(choice, options) else tree.ledgers
+    return looks_at_all or _are_named(choice, options)
 
 
 def _are_named(choice: LedgerChoice, options: ExportOptions) -> bool:
@@ -247,18 +245,20 @@ async def _plan(
     """Return the ledgers of a choice, without completely exported ledgers."""
     unreadable: dict[int, str] = {}
     noted = unreadable if options.skip_unreadable else None
-    await check_offloaded(client, choice, _complete(tree.ledgers), noted)
-    done = _complete(_done(choice, options, tree))
-    extents = await chosen_extents(client, choice, done, recover=options.recover, unreadable=noted)
+    complete = {number for number, extent in tree.ledgers.items() if extent.is_closed}
+    await check_offloaded(client, choice, complete, noted)
+    done = set[int]() if _plans_all(choice, options) else complete
+    extents = await chosen_extents(
+        client,
+        choice,
+        done,
+        recover=options.recover,
+        unreadable=noted,
+        unchanged=lambda one: one.ledger_id in done and not new_since_last.is_another(tree, one),
+    )
     if choice.ranges and not extents and not options.skip_unreadable:
         raise NoSuchLedgerError(choice.nothing_found())
-    is_another = new_since_last.is_another
-    planned = [one for one in extents if one.ledger_id not in done or is_another(tree, one)]
-    return _Plan(planned, unreadable)
-
-
-def _complete(ledgers: Mapping[int, LedgerExtent]) -> set[int]:
-    return {number for number, extent in ledgers.items() if extent.is_closed}
+    return _Plan(extents, unreadable)
 
 
 def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:
@@ -570,10 +570,9 @@ class _ExportRun:
         ]
         for file in lost:
             del tree.files[file.path]
-        by_ledger = tree.files_by_ledger()
+        by_ledger = tree.files_of(extent.ledger_id for extent in extents)
         ledgers = tuple(
-            self._described(extent, by_ledger.get(extent.ledger_id, []), change)
-            for extent in extents
+            self._described(extent, by_ledger[extent.ledger_id], change) for extent in extents
         )
         files = tree.files.values()
         return ExportReport(

@@ -59,7 +59,7 @@ class Commit:
         value = {
             "staging": self.staging,
             "moves": [list(move) for move in self.moves],
-            "record": json.loads(self.record.encode()),
+            "record": self.record.to_json(),
             "added": list(self.added),
         }
         return json.dumps(value, separators=(",", ":")).encode()

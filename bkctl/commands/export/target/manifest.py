@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -21,6 +22,8 @@ from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import EntryId, LedgerId
+
+T = TypeVar("T")
 
 FORMAT: Final = 2
 FOLDER: Final = "_bkctl"
@@ -65,7 +68,11 @@ class RunRecord:
 
     def encode(self) -> bytes:
         """Return the record in its stored form."""
-        value = {
+        return json.dumps(self.to_json(), separators=(",", ":")).encode()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as a JSON value."""
+        return {
             "format": FORMAT,
             "cluster": self.cluster,
             "layout": self.layout,
@@ -78,7 +85,6 @@ class RunRecord:
             "removed": list(self.removed),
             "choice": None if self.choice is None else _choice_to_json(self.choice),
         }
-        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def decode_run(path: str, stored: bytes) -> RunRecord:
@@ -106,7 +112,7 @@ def path_within(value: object) -> str:
 
 
 def run_from_json(value: dict[str, Any]) -> RunRecord:
-    """Return a record from its JSON value.
+    """Return a record from its JSON value, and empty the value's lists of ledgers and files.
 
     Raises:
         ValueError, TypeError, KeyError: the value is not a record.
@@ -119,12 +125,21 @@ def run_from_json(value: dict[str, Any]) -> RunRecord:
         run=int(value["run"]),
         ended_ms=int(value["ended_ms"]),
         is_full=bool(value["is_full"]),
-        ledgers=tuple(_ledger_from_json(one) for one in value["ledgers"]),
-        files=tuple(_file_from_json(one) for one in value["files"]),
+        ledgers=_taken(value["ledgers"], _ledger_from_json),
+        files=_taken(value["files"], _file_from_json),
         removed=tuple(map(path_within, value["removed"])),
         table_format=str(value.get("table_format", PARQUET)),
         choice=_choice_from_json(value.get("choice")),
     )
+
+
+def _taken(values: list[Any], convert: Callable[[Any], T]) -> tuple[T, ...]:
+    """Convert the values of a list, and drop each: both forms of a million take much memory."""
+    values.reverse()
+    found: list[T] = []
+    while values:
+        found.append(convert(values.pop()))
+    return tuple(found)
 
 
 def _file_from_json(value: list[Any]) -> WrittenFile:
@@ -173,10 +188,10 @@ def _ledger_from_json(value: list[Any]) -> LedgerExtent:
         LedgerId(int(ledger_id)),
         EntryId(int(last)),
         int(length),
-        str(state),
-        str(digest_type),
+        sys.intern(str(state)),
+        sys.intern(str(digest_type)),
         None if ctime_ms is None else int(ctime_ms),
-        None if log is None else str(log),
+        None if log is None else sys.intern(str(log)),
     )
 
 
@@ -203,12 +218,12 @@ class TargetTree:
         self.files.update((file.path, file) for file in record.files)
         self.ledgers.update((extent.ledger_id, extent) for extent in record.ledgers)
 
-    def files_by_ledger(self) -> dict[int, list[WrittenFile]]:
-        """Return the files with entries of each ledger."""
-        found: dict[int, list[WrittenFile]] = {}
-        for file in self.files.values():
-            for ledger_id in dict.fromkeys(r.ledger_id for r in file.ranges):
-                found.setdefault(ledger_id, []).append(file)
+    def files_of(self, ledger_ids: Iterable[int]) -> dict[int, list[WrittenFile]]:
+        """Return the files with entries of each of these ledgers."""
+        found: dict[int, list[WrittenFile]] = {ledger_id: [] for ledger_id in ledger_ids}
+        for file in self.files.values() if found else ():
+            for ledger_id in {r.ledger_id for r in file.ranges}.intersection(found):
+                found[ledger_id].append(file)
         return found
 
     def next_record(

@@ -126,11 +126,11 @@ def find_changes(
         ExportVerifyError: a ledger ends before its exported entries.
         ForeignFilesError: a shared file has entries of another ledger with the same id.
     """
-    files = tree.files_by_ledger()
+    files = tree.files_of(extent.ledger_id for extent in extents)
     todo, noted, unchanged, damaged = [], [], set[int](), list[int]()
     replaced: dict[str, WrittenFile] = {}
     for extent in extents:
-        mine = files.get(extent.ledger_id, [])
+        mine = files[extent.ledger_id]
         known = tree.ledgers.get(extent.ledger_id)
         lost = [f for f in mine if replaces_lost and sizes.get(f.path) != f.size]
         is_replaced = again or bool(lost)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import crc32c
 
 from bkctl.commands.export.errors import ExportVerifyError
 from bkctl.commands.export.target.file_systems import TargetFiles
-from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile
+from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile, WrittenRange
 from bkctl.commands.export.task.partitions import LedgerExtent
 
 _READ_ROWS: Final = 8192
 _READ_BYTES: Final = 1 << 20
+_by_ledger: Final = attrgetter("ledger_id")
 
 
 def check_ranges(planned: Iterable[LedgerExtent], written: Iterable[WrittenFile]) -> None:
@@ -23,28 +26,36 @@ def check_ranges(planned: Iterable[LedgerExtent], written: Iterable[WrittenFile]
     Raises:
         ExportVerifyError: a ledger differs; the message has the planned and the reported entries.
     """
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: list[WrittenRange] = []
     for file in written:
-        for r in file.ranges:
-            found.setdefault(r.ledger_id, []).append((r.first, r.last))
+        found += file.ranges
         rows = sum(r.last - r.first + 1 for r in file.ranges)
         if rows != file.rows:
             raise ExportVerifyError(f"{file.path} has {file.rows} rows for {rows} entries")
-    parts: dict[int, list[tuple[int, int]]] = {}
-    for extent in planned:
-        part = (extent.first_entry_id, extent.last_entry_id)
-        parts.setdefault(extent.ledger_id, []).extend([part] if extent.entries else [])
-    for ledger_id, some in parts.items():
-        have, want = _joined(sorted(found.pop(ledger_id, []))), _joined(sorted(some))
+    # Sorts by one field: tuples as keys, or a dictionary, of a million ledgers take much memory.
+    found.sort(key=attrgetter("first"))
+    found.sort(key=_by_ledger)
+    parts = sorted(planned, key=attrgetter("first_entry_id"))
+    parts.sort(key=_by_ledger)
+    groups = itertools.groupby(found, _by_ledger)
+    group = next(groups, None)
+    for ledger_id, some in itertools.groupby(parts, _by_ledger):
+        want = _joined((one.first_entry_id, one.last_entry_id) for one in some if one.entries)
+        if group is not None and group[0] < ledger_id:
+            break
+        have: list[tuple[int, int]] = []
+        if group is not None and group[0] == ledger_id:
+            have = _joined((one.first, one.last) for one in group[1])
+            group = next(groups, None)
         if have != want:
             raise ExportVerifyError(
                 f"ledger {ledger_id}: planned entries {want}, the tasks wrote {have}"
             )
-    if found:
-        raise ExportVerifyError(f"ledger {next(iter(found))} was written and not planned")
+    if group is not None:
+        raise ExportVerifyError(f"ledger {group[0]} was written and not planned")
 
 
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return ascending ranges with neighbours joined; ranges that overlap stay apart."""
     joined: list[tuple[int, int]] = []
     for first, last in ranges:

@@ -99,6 +99,7 @@ async def read_extents(
     chosen: Callable[[LedgerMetadata], bool] = lambda _metadata: True,
     lost: Callable[[Collection[LedgerId]], Awaitable[Collection[LedgerId]]] = _all,
     only_committed: bool = False,
+    unchanged: Callable[[LedgerExtent], bool] = lambda _extent: False,
     unreadable: dict[int, str] | None = None,
 ) -> list[LedgerExtent]:
     """Return the extent of each ledger once, in the order of ``ledger_ids``.
@@ -107,7 +108,8 @@ async def read_extents(
     ledgers are recovered first, which fences their writers; no ledger is recovered if one is
     missing. Ledgers are omitted if ``chosen`` rejects their metadata. ``lost`` returns the missing
     ledgers that should exist; other missing ledgers are omitted. With ``only_committed``, a sink's
-    ledgers are omitted unless their log lists them: their write failed, or has not ended.
+    ledgers are omitted unless their log lists them: their write failed, or has not ended. Extents
+    that are ``unchanged`` are omitted: a million take much memory.
 
     With ``unreadable``, a ledger whose metadata, log or end cannot be read is omitted, too, and
     noted there with the reason.
@@ -123,6 +125,10 @@ async def read_extents(
     still_open: dict[LedgerId, LedgerMetadata] = {}
     of_batches: dict[str, list[LedgerId]] = {}
 
+    def keep(extent: LedgerExtent) -> None:
+        if not unchanged(extent):
+            found[extent.ledger_id] = extent
+
     async def look(some: Sequence[LedgerId]) -> None:
         gone = dict.fromkeys(some)
         async for one in stored_ledgers(client, some):
@@ -132,7 +138,7 @@ async def read_extents(
                 if only_committed and BATCH_KEY in metadata.custom:
                     of_batches.setdefault(_log_of(metadata) or "", []).append(one.ledger_id)
                 if chosen(metadata) and metadata.is_closed:
-                    found[one.ledger_id] = _closed_extent(one.ledger_id, metadata)
+                    keep(_closed_extent(one.ledger_id, metadata))
                 elif chosen(metadata):
                     still_open[one.ledger_id] = metadata
         await check_gone(gone)
@@ -153,7 +159,7 @@ async def read_extents(
     async def measure(ledger_id: LedgerId) -> None:
         with _noted(ledger_id, unreadable):
             try:
-                found[ledger_id] = await extent_of(client, ledger_id, still_open[ledger_id])
+                keep(await extent_of(client, ledger_id, still_open[ledger_id]))
             except NoSuchLedgerError:
                 await check_gone([ledger_id])
 

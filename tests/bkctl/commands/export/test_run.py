@@ -308,7 +308,7 @@ def test_damage_to_any_byte_of_a_file_is_found(cluster, client, tmp_path) -> Non
     """Also in the columns that have no digest of their own, and in the footer."""
     ledger_id, _ = two_exported(cluster, client, tmp_path)
     files = open_files(str(tmp_path))
-    recorded = load_tree(files).files_by_ledger()[ledger_id]
+    recorded = load_tree(files).files_of([ledger_id])[ledger_id]
     path = tmp_path / recorded[0].path
     sound = path.read_bytes()
     for at in range(0, len(sound), 7):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,12 @@ import pytest
 from bkctl.commands.export.target.commit import COMMIT_PATH, load_tree
 from bkctl.commands.export.target.file_systems import LocalFiles
 from bkctl.commands.export.target.manifest import ManifestError, TargetTree, decode_run
+from bkctl.commands.export.target.verify_files import check_ranges
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
+from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
+from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
 from wire.codes import LedgerState
+from wire.ids import EntryId, LedgerId
 
 CHOICES = [
     LedgerChoice(),
@@ -91,3 +96,36 @@ def test_a_choice_is_told_in_the_words_of_the_command() -> None:
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run-000001.json")
     assert LocalFiles(tmp_path).read("run-000001.json") == b""
+
+
+def test_reading_the_records_takes_little_more_memory_than_their_tree_keeps() -> None:
+    """A cron line reads them each time, for a million ledgers. The checks took as much again."""
+    ledgers, a_file = 10_000, 1000
+    extents = [
+        LedgerExtent(LedgerId(n), EntryId(999), 1_000_000, CLOSED, "CRC32C", 1_700_000_000_000)
+        for n in range(ledgers)
+    ]
+    files = [
+        WrittenFile(
+            f"run=1/{first}", 10, a_file * 1000, 0, "",
+            tuple(
+                WrittenRange(LedgerId(n), EntryId(0), EntryId(999))
+                for n in range(first, first + a_file)
+            ),
+        )
+        for first in range(0, ledgers, a_file)
+    ]  # fmt: skip
+    record = TargetTree().next_record(
+        cluster="c", layout="none", now_ms=1, ledgers=extents, files=files, removed=[]
+    )
+    stored = record.encode()
+    tracemalloc.start()
+    try:
+        tree = TargetTree()
+        tree.apply(decode_run("run", stored))
+        check_ranges(tree.ledgers.values(), tree.files.values())
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(tree.ledgers) == ledgers
+    assert most < 1.5 * kept

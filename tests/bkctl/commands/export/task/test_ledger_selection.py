@@ -96,6 +96,15 @@ def test_what_is_done_may_be_gone(ledgers: Ledgers) -> None:
     assert ledgers.chosen(done=(0, 3), ranges=((0, 0), (3, 3))) == [0]
 
 
+def test_extents_that_are_unchanged_are_left_out(ledgers: Ledgers) -> None:
+    choice = LedgerChoice(ranges=((0, 4),))
+    everything = ledgers.world.run(chosen_extents(ledgers.client, choice))
+    assert {one.is_closed for one in everything} == {False, True}
+    for kept in (everything[:1], everything[1:], []):
+        found = chosen_extents(ledgers.client, choice, unchanged=lambda one: one not in kept)  # noqa: B023
+        assert ledgers.world.run(found) == kept
+
+
 def test_an_id_must_exist_and_a_range_may_have_holes(ledgers: Ledgers) -> None:
     with pytest.raises(NoSuchLedgerError):
         ledgers.chosen(ranges=((3, 3),))
