@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from bkclient.errors import WriteFailedError as WriteFailedError
     from bkclient.ledger.reader import LedgerReader as LedgerReader
     from bkclient.ledger.writer import LedgerWriter as LedgerWriter
-    from bkclient.log.manager import LogManager as LogManager
+    from bkclient.log.log_manager import LogManager as LogManager
     from bkclient.log.record import EARLIEST as EARLIEST
     from bkclient.log.record import LATEST as LATEST
     from bkclient.log.record import Position as Position
@@ -116,7 +116,7 @@ _HOMES: Final = {
     "LATEST": "bkclient.log.record",
     "LedgerReader": "bkclient.ledger.reader",
     "LedgerWriter": "bkclient.ledger.writer",
-    "LogManager": "bkclient.log.manager",
+    "LogManager": "bkclient.log.log_manager",
     "MetadataUnavailableError": "bkclient.metadata.errors",
     "Position": "bkclient.log.record",
 }

@@ -27,10 +27,10 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.pulsar_uri import as_zookeeper_uri
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from bkclient.metadata.store_settings import store_options
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.codes import DigestType, ProtocolVersion
 from wire.errors import FormatError
 from wire.ids import LedgerId
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bkclient.connection.pool import Connect
     from bkclient.connection.request_trace import RequestTrace
     from bkclient.connection.security.tls_and_sasl_handshake import Greeting
-    from bkclient.ledger.context import Cluster
+    from bkclient.ledger.cluster import Cluster
     from bkclient.ledger.reader import LedgerReader
     from bkclient.ledger.recovery_run import ProgressReport
     from bkclient.ledger.writer import LedgerWriter
@@ -166,7 +166,7 @@ class Client:
         Their imports take longer than a walk over the metadata of many ledgers.
         """
         if self._cluster is None:
-            from bkclient.ledger.context import make_cluster
+            from bkclient.ledger.cluster import make_cluster
 
             self._cluster = make_cluster(self.store, **self._parts)
             self._cluster.pool.trace(self._trace)

@@ -15,7 +15,7 @@ import click
 
 from shell.audit_log import AuditLog
 from shell.command_line import Line, LineError, quoted
-from shell.context import CommandPlace, CurrentValues, fill, resolve
+from shell.current_values import CommandPlace, CurrentValues, fill, resolve
 from shell.live_values import Live, LiveState
 from shell.output_redirection import RedirectedStreams, run_system
 from shell.program import Program

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
+from bkclient.metadata.versions_and_watches import StoredLedger
 from bkclient.quorum.fragments import fragments_of
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -119,9 +119,9 @@ async def _verify(
     entry_id = None
     try:
         if last is None:
-            last, _ = await operations.confirmed_end(client, ledger_id)
+            last, _ = await cluster_operations.confirmed_end(client, ledger_id)
         for entry_id in fragment_ends_on(local.value, old, last):
-            await operations.read_entry_from(client, new, ledger_id, entry_id)
+            await cluster_operations.read_entry_from(client, new, ledger_id, entry_id)
     except (MetadataSerializationError, NoSuchLedgerError):
         raise
     except ClientError as error:

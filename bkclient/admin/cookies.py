@@ -17,8 +17,8 @@ import attrs
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.errors import ClientError, IllegalOperationError
-from bkclient.metadata.api import NEW, Versioned
 from bkclient.metadata.errors import CookieExistsError, CookieNotFoundError, MetadataAccessError
+from bkclient.metadata.versions_and_watches import NEW, Versioned
 from bkclient.quorum.fragments import is_only_copy
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from bkclient.concurrency import for_each
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import StoredLedger
+from bkclient.metadata.versions_and_watches import StoredLedger
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import attrs
 from bkclient.client import Client
 from bkclient.errors import ReadFailedError
 from bkclient.ledger.reader import LedgerReader
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.codes import DigestType
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

@@ -12,8 +12,8 @@ import attrs
 
 from bkclient.concurrency import wall_ms
 from bkclient.errors import IncorrectParameterError, LedgerExistsError, NotEnoughBookiesError
-from bkclient.ledger.context import Cluster
-from bkclient.metadata.api import Versioned
+from bkclient.ledger.cluster import Cluster
+from bkclient.metadata.versions_and_watches import Versioned
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType, LedgerState

@@ -16,11 +16,11 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.recovery_run import ProgressReport, recover
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.codes import DigestType
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from bkclient.connection.add_frames import LedgerKeys
 from bkclient.errors import NoSuchEntryInLedgerError
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.ledger.reads.tail import POLL_WAIT_S, ConfirmedEnd, LedgerTail, MetadataFollower
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from bkclient.connection.add_frames import LedgerKeys
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.ledger.reads.replica_read import as_client_error
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata, as_in_recovery, as_recovered
 from bkclient.placement.policy import Ensemble

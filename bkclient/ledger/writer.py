@@ -25,7 +25,7 @@ from bkclient.errors import (
 from bkclient.ledger.adds.closing import ForcedAdds, LedgerClosing, WriterEnd
 from bkclient.ledger.adds.ensemble_changes import EnsembleChanges
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
-from bkclient.ledger.context import Cluster, PendingCopies
+from bkclient.ledger.cluster import Cluster, PendingCopies
 from bkclient.ledger.force_and_explicit_lac import ExplicitLac
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata

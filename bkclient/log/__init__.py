@@ -13,7 +13,7 @@ however many processes believe that they lead. ledgers2logs.md has the rules, an
 """
 
 from bkclient.log.cursors import Cursor, Cursors
-from bkclient.log.manager import LogInfo, LogManager
+from bkclient.log.log_manager import LogInfo, LogManager
 from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LATEST, LogOptions, Position
 from bkclient.log.writer import LogWriter

@@ -23,8 +23,8 @@ from bkclient.errors import ClientError, MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
 from bkclient.log.record import LastBatch, LogOptions, LogRecord, decode_record
-from bkclient.metadata.api import Version
 from bkclient.metadata.errors import MetadataUnavailableError, NoSuchLogError
+from bkclient.metadata.versions_and_watches import Version
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 

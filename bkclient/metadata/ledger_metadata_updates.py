@@ -25,9 +25,9 @@ from bkclient.errors import (
     NoSuchLedgerError,
     UnexpectedConditionError,
 )
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

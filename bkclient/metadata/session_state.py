@@ -11,8 +11,8 @@ from twisted.logger import Logger
 
 from bkclient.concurrency import Waiters
 from bkclient.errors import ClientClosedError
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.versions_and_watches import SessionEvent
 
 log = Logger()
 

@@ -11,13 +11,13 @@ import attrs
 
 from bkclient.errors import MetadataSerializationError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LayoutInfo, StoredLedger, Version, Versioned
 from bkclient.metadata.errors import IncompatibleLayoutError, NotFoundError, NotInitializedError
+from bkclient.metadata.versions_and_watches import LayoutInfo, StoredLedger, Version, Versioned
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata
+from wire.records.bookie_service_info import BookieServiceInfo, decode_service_info
 from wire.records.layout import LAYOUT_FACTORIES, decode_layout
-from wire.records.service_info import BookieServiceInfo, decode_service_info
 
 IDS_AT_ONCE: Final = 10_000
 """Ledger ids in one chunk of a listing."""

@@ -15,15 +15,15 @@ import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.errors import ClientError, NoSuchLedgerError
-from bkclient.metadata.api import HeldLock
 from bkclient.metadata.errors import UNREADABLE, NotFoundError
+from bkclient.metadata.versions_and_watches import HeldLock
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.api import DamagedMark
     from bkclient.metadata.tree.store import MetadataStore
+    from bkclient.metadata.versions_and_watches import DamagedMark
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from bkclient.admin.ledger_scan import READS_AT_ONCE
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
-from bkclient.metadata.api import DamagedMark, MarkError
+from bkclient.metadata.versions_and_watches import DamagedMark, MarkError
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
 from bkclient.replication.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
 from bkclient.replication.repair_states import LedgerRepairState, MissingReplicas, repair_states

@@ -26,7 +26,7 @@ from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.adds.ensemble_members import AddFraming, Member
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.quorum.fragments import (
     LedgerFragment,

@@ -33,7 +33,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.ledger.handover_state import confirmed_by_handover
-from bkclient.ledger.reads.verifier import AnswerVerifier
+from bkclient.ledger.reads.answer_verifier import AnswerVerifier
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE

@@ -27,7 +27,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from bkclient.metadata.api import StoredLedger
+from bkclient.metadata.versions_and_watches import StoredLedger
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, is_lost
 from bkclient.replication.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
 from bkclient.replication.replica_check import LedgerChecker, LedgerView, view_ledger

@@ -10,7 +10,7 @@ import attrs
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
 from bkclient.client import Client
-from bkclient.metadata.api import HeldLock, StoredLedger
+from bkclient.metadata.versions_and_watches import HeldLock, StoredLedger
 from bkclient.quorum.fragments import fragments_of, is_lost
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId

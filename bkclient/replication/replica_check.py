@@ -27,9 +27,9 @@ from bkclient.errors import (
     RequestTimeoutError,
     refusal,
 )
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
+from bkclient.ledger.reads.answer_verifier import AnswerVerifier
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher
-from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, samples
 from bkclient.quorum.read_rules import NEGATIVE

@@ -22,7 +22,7 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
-from bkclient.ledger.reads.verifier import AnswerVerifier
+from bkclient.ledger.reads.answer_verifier import AnswerVerifier
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
 from bkclient.quorum.replica_counts import Run, count_at, count_held, runs

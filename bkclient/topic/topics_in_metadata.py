@@ -13,8 +13,8 @@ from typing import Final
 import attrs
 
 from bkclient.client import Client
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import NotFoundError
+from bkclient.metadata.versions_and_watches import Versioned
 from bkclient.topic.managed_ledger import (
     TopicCursor,
     TopicLedgers,

@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from bkclient.admin import operations
-from bkclient.admin.operations import ANSWERS_WITHIN_S
+from bkclient.admin import cluster_operations
+from bkclient.admin.cluster_operations import ANSWERS_WITHIN_S
 from bkclient.errors import ClientUnauthorizedError, LoginCutOffError
 from bkclient.metadata.stored_values import BookieStatus
 from bkclient.metadata.tree.nodes import run_together
@@ -51,9 +51,8 @@ async def bookies(
     with_racks: bool = True,
 ) -> list[BookieSummary]:
     """Return the bookies in a state (``None``: all), by id; ``ask`` requests their free space."""
-    found = [
-        one for one in await operations.list_bookies(client) if wanted in {None, one.state.value}
-    ]
+    bookies = await cluster_operations.list_bookies(client)
+    found = [one for one in bookies if wanted in {None, one.state.value}]
     racks = await racks_of(client, found) if with_racks else {}
     return await run_together(
         ask_bookie(client, one, racks.get(one.bookie_id), ask=ask, within_s=within_s)
@@ -77,7 +76,7 @@ async def ask_bookie(
     if not ask:
         return found
     try:
-        disks = await operations.bookie_info(client, one.bookie_id, within_s)
+        disks = await cluster_operations.bookie_info(client, one.bookie_id, within_s)
     except BookKeeperError as error:
         # The state is from the metadata; the sizes stay unknown.
         refuses = isinstance(error, (ClientUnauthorizedError, LoginCutOffError))

@@ -23,7 +23,7 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bkclient.admin.sanity_checks.ClusterCheck": "bkctl.commands.cluster.status",
         "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.stored_cookies",
         "bkclient.config.findings.SettingFinding": "bkctl.commands.settings.config_files",
-        "bkclient.metadata.api.HeldLock": _AUTORECOVERY,
+        "bkclient.metadata.versions_and_watches.HeldLock": _AUTORECOVERY,
         "bkclient.replication.autorecovery_admin.RemovedMark": _AUTORECOVERY,
         "bkclient.replication.autorecovery_admin.Mark": _AUTORECOVERY,
         "bkclient.replication.autorecovery_admin.Status": _AUTORECOVERY,

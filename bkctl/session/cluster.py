@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
-    from bkclient.metadata.api import StoredLedger
     from bkclient.metadata.stored_values import BookieStatus
     from bkclient.metadata.tree.store import MetadataStore
+    from bkclient.metadata.versions_and_watches import StoredLedger
     from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.session.messages import Messages
+    from bkctl.session.stderr_and_stdin import Messages
     from wire.ids import LedgerId
 
 P = ParamSpec("P")
@@ -225,9 +225,9 @@ class ClientMetadataView:
             yield self._cluster.call(_ledgers, ids[at:end])
 
     def bookies(self) -> tuple[BookieStatus, ...]:
-        from bkclient.admin import operations
+        from bkclient.admin import cluster_operations
 
-        return self._cluster.call(operations.list_bookies)
+        return self._cluster.call(cluster_operations.list_bookies)
 
     def replication_note(self) -> bytes | None:
         return self._cluster.call(_replication_note)

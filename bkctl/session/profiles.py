@@ -33,7 +33,7 @@ from bkctl.global_options import OF_PROFILE, OUTPUTS, Options
 from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from bkctl.session.messages import Messages
+    from bkctl.session.stderr_and_stdin import Messages
 
 if sys.version_info >= (3, 11):
     import tomllib

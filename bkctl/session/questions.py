@@ -16,7 +16,7 @@ from bkctl.output.forms.value_text import safe
 if TYPE_CHECKING:
     from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.session.messages import Messages
+    from bkctl.session.stderr_and_stdin import Messages
 
 
 class Questions:

@@ -18,15 +18,15 @@ from bkctl.exit_status import Effect
 from bkctl.global_options import Options, options_of
 from bkctl.session.cluster import SessionCluster
 from bkctl.session.interrupt import Interrupts
-from bkctl.session.messages import Input, Messages
 from bkctl.session.questions import Questions
+from bkctl.session.stderr_and_stdin import Input, Messages
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
+    from bkctl.output.emitter import Emitter
     from bkctl.output.progress import Progress
-    from bkctl.output.results import Emitter
     from bkctl.output.watch_rounds import WatchRounds
 
 P = ParamSpec("P")
@@ -110,7 +110,7 @@ class Session:
 
         A command that asks all bookies thus has time to show the answers that arrived.
         """
-        from bkclient.admin.operations import ANSWERS_WITHIN_S
+        from bkclient.admin.cluster_operations import ANSWERS_WITHIN_S
 
         return min(ANSWERS_WITHIN_S, self.interrupts.left_s / 2)
 
@@ -158,7 +158,7 @@ class Session:
     @property
     def emitter(self) -> Emitter:
         if self._emitter is None:
-            from bkctl.output.results import Emitter
+            from bkctl.output.emitter import Emitter
 
             if self.options.show_secrets:
                 from bkctl.output.atomic_file import keep_private
@@ -175,7 +175,7 @@ class Session:
         self.host = self.messages.host = host
         self._emitter, self.input.is_read_again = None, watch is not None
         if watch is not None:
-            from bkctl.output.results import Emitter
+            from bkctl.output.emitter import Emitter
 
             self._emitter = Emitter(self.options, host, watch)
 
@@ -189,7 +189,7 @@ class Session:
         Raises:
             RefusedError: without the dry run, the command would be refused.
         """
-        from bkctl.output.results import Plan
+        from bkctl.output.emitter import Plan
 
         self.emit(Plan(tuple(steps)))
         self.end_plan()

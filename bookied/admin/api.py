@@ -17,8 +17,8 @@ from twisted.logger import Logger
 
 from bkclient.errors import IllegalOperationError, IncorrectParameterError, NoSuchLedgerError
 from bkclient.metadata.errors import MetadataUnavailableError
-from bookied.admin.control.control import Control
-from bookied.admin.http.messages import (
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import (
     BAD_REQUEST,
     CONFLICT,
     FORBIDDEN,

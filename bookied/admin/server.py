@@ -13,10 +13,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.errors import SecurityError
-from bookied.admin.control.control import Control
+from bookied.admin.control.operations import Control
 from bookied.admin.http.allowed_hosts import AllowedHosts
-from bookied.admin.http.messages import NOT_FOUND, HttpReply, HttpRequest
-from bookied.admin.monitoring import bookied_metrics, java_metrics
+from bookied.admin.http.requests_and_replies import NOT_FOUND, HttpReply, HttpRequest
+from bookied.admin.monitoring import metrics_with_java_names, metrics_with_own_names
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family, gauge
@@ -28,7 +28,7 @@ from bookied.service.autorecovery import AutoRecoveryService
 from bookied.service.dependencies import Dependencies
 from bookied.service.start_and_stop import BookieService
 from bookied.stats.metrics import Summaries
-from wire.records.service_info import Endpoint
+from wire.records.bookie_service_info import Endpoint
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls_contexts import TlsContexts
@@ -119,8 +119,8 @@ class RepairMetrics:
             await self._port.close()
 
     def _families(self) -> Iterator[Family]:
-        yield from bookied_metrics.of_autorecovery(self._service.stats, prefix="")
-        yield from bookied_metrics.of_process(self.metrics.lag)
+        yield from metrics_with_own_names.of_autorecovery(self._service.stats, prefix="")
+        yield from metrics_with_own_names.of_process(self.metrics.lag)
         yield from self._http.families()
 
 
@@ -268,14 +268,14 @@ class AdminServer:
         service, autorecovery = self._service, self._service.background.autorecovery
         for stats in stats_of(service):
             stats.settle()
-        yield from java_metrics.families(service)
+        yield from metrics_with_java_names.families(service)
         if autorecovery is not None:
-            yield from bookied_metrics.of_autorecovery(autorecovery.stats)
+            yield from metrics_with_own_names.of_autorecovery(autorecovery.stats)
         yield gauge("bookied_info", 1, self._info())
         yield gauge("bookied_config_warnings", self._config_warnings)
         yield gauge("bookied_latency_window_age_seconds", round(self.metrics.window_age_s, 3))
-        yield from bookied_metrics.families(service)
-        yield from bookied_metrics.of_process(self.metrics.lag)
+        yield from metrics_with_own_names.families(service)
+        yield from metrics_with_own_names.of_process(self.metrics.lag)
         yield from self._http.families()
 
     def _publish(self) -> None:

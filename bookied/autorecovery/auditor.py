@@ -21,8 +21,8 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms, wall_s
-from bkclient.metadata.api import NEW, Versioned, Watch
 from bkclient.metadata.errors import UNREADABLE
+from bkclient.metadata.versions_and_watches import NEW, Versioned, Watch
 from bkclient.replication.autorecovery_admin import CHECK_REQUESTED_MS
 from bkclient.replication.replica_check import LedgerChecker
 from bookied.autorecovery.audit_schedule import (

@@ -23,8 +23,8 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import ClientError, MetadataStoreError, NoSuchLedgerError
-from bkclient.metadata.api import MarkError
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import MarkError
 from bkclient.quorum.replica_counts import EntrySet, ReplicaCounts, bookies_to_ask, count_replicas
 from bkclient.replication.replica_check import LedgerChecker, list_entries, view_ledger
 from wire.errors import BookKeeperError, FormatError

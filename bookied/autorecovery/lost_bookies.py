@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 import attrs
 
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.ids import BookieId
 
 

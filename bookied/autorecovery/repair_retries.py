@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.metadata.api import Watch
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import Watch
 from bookied.autorecovery.repeated_failure import note_reason
 from bookied.autorecovery.wait_for_work import WakeUp
 from wire.errors import BookKeeperError

@@ -27,9 +27,9 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import ClientClosedError, ClientError, MetadataStoreError, NoSuchLedgerError
-from bkclient.metadata.api import Watch
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import Watch
 from bkclient.placement.policy import Ensemble, spread
 from bkclient.quorum.fragments import (
     LedgerFragment,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import attrs
 
-from bkclient.metadata.api import NEW, Version
 from bkclient.metadata.errors import CookieNotFoundError
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import NEW, Version
 from bookied.config.bookie import BookieConfig
 from bookied.directories.bookie_id import Identity
 from bookied.directories.cookie_check import (

@@ -18,9 +18,9 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
-from bkclient.metadata.api import NEW, Versioned
 from bkclient.metadata.errors import CookieNotFoundError
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import NEW, Versioned
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.bookie_id import Identity
 from bookied.directories.emptied_directories import forget

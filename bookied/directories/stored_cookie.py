@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import CookieNotFoundError
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.ids import BookieId
 
 Run = Callable[[Callable[[MetadataStore], Awaitable[Any]]], Any]

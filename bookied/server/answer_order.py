@@ -10,11 +10,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bookied.server.answer_buffer import AnswerBuffer
-from bookied.server.context import ServerContext
 from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.reads.reads_from_disk import DiskReadQueues
 from bookied.server.rules.answer_from_disk import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
+from bookied.server.shared_by_connections import ServerContext
 from bookied.stats.metrics import ADD, operation_of
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.errors import LocalProtocolError

@@ -23,13 +23,13 @@ from bkclient.concurrency import cancel
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.answer_order import Replies
 from bookied.server.client_transport import IN_PIECES_BYTES
-from bookied.server.context import ServerContext
 from bookied.server.frame_dispatch import FrameDispatch
 from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.reads.reads_from_disk import BATCH_MAX
+from bookied.server.shared_by_connections import ServerContext
 from bookied.server.tls_and_login import Admission
 from wire.errors import RemoteProtocolError, TlsOrderError
 from wire.framing import ServerConnection

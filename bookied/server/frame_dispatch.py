@@ -9,12 +9,12 @@ from typing import Final
 from bookied.server.access.access_check import AccessCheck
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
-from bookied.server.context import ServerContext
 from bookied.server.limits.memory import ClientMemory
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.reads.reads_from_memory import AnswerLimits, FastReadResult
 from bookied.server.rules.long_poll import Cancel
+from bookied.server.shared_by_connections import ServerContext
 from bookied.server.tls_and_login import Admission
 from wire.codes import ReturnCode
 from wire.errors import RemoteProtocolError

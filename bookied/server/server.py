@@ -14,12 +14,12 @@ from bkclient.concurrency import cancel
 from bookied.server.adds.add_batch import TakenRead
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.connection import BookieConnection
-from bookied.server.context import AccessRules, ServerContext
 from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.timeouts import TimeoutWatch
 from bookied.server.reads.reads_from_disk import RunBlocking
 from bookied.server.rules.request_rules import Bookie
+from bookied.server.shared_by_connections import AccessRules, ServerContext
 
 log = Logger()
 

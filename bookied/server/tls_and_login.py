@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from bookied.server.access.access_check import AccessCheck, AuthRequired, TlsRequired, host_of
 from bookied.server.access.start_tls import TlsUpgrade, refuse_tls
-from bookied.server.context import ServerContext
 from bookied.server.limits.address_groups import group_of
+from bookied.server.shared_by_connections import ServerContext
 from wire.errors import TlsOrderError
 from wire.framing import ServerConnection
 from wire.messages import Request

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bookied.autorecovery.sessions import AutoRecoverySession
+from bookied.autorecovery.auditor_and_worker import AutoRecoverySession
 from bookied.config.bookie import BookieConfig
 from bookied.directories.bookie_id import identify
 from bookied.errors import RunTimeError

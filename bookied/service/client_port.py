@@ -13,13 +13,13 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.bookie_id import listen_host
 from bookied.errors import SecurityStartError
 from bookied.server.access.access_check import Authenticator
-from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
 from bookied.server.listener import BoundPort
 from bookied.server.rules.request_rules import Bookie
 from bookied.server.server import BookieServer
+from bookied.server.shared_by_connections import AccessRules
 from bookied.service.dependencies import Dependencies
 from bookied.storage.ledger_storage.storage_limits import StorageLimits
 

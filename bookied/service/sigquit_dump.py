@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bookied.directories.disk_fullness import DiskWatch
 from bookied.server.server import BookieServer
-from bookied.service.background import Collectors
+from bookied.service.garbage_and_autorecovery import Collectors
 from bookied.service.storage_engine import Engine
 
 

@@ -30,11 +30,11 @@ from bookied.server.rules.deleted_ledgers import DeletedLedgersFile
 from bookied.server.rules.metadata_fence_check import FenceCheck
 from bookied.server.rules.request_rules import Bookie, ReadLimits
 from bookied.server.server import BookieServer
-from bookied.service.background import BackgroundWork, ledger_garbage
 from bookied.service.client_port import ClientPort
 from bookied.service.dependencies import Dependencies
+from bookied.service.effects_of_disk_checks import DiskEffects, DiskMode, keep_status, stored_status
 from bookied.service.fatal_errors import FatalErrors
-from bookied.service.full_and_failed_disks import DiskEffects, DiskMode, keep_status, stored_status
+from bookied.service.garbage_and_autorecovery import BackgroundWork, ledger_garbage
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
 from bookied.service.start_failures import ServiceStart
@@ -45,7 +45,7 @@ from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.unneeded_ledgers import ClusterMembership
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
-from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 if TYPE_CHECKING:
     from bookied.service.data_integrity import Integrity

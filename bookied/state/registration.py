@@ -18,17 +18,17 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import cancel
-from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.errors import (
     CookieNotFoundError,
     MetadataUnavailableError,
     RegistrationExistsError,
 )
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import SessionEvent, Watch
 from bookied.errors import BookieStopError, RegistrationError, SessionLostError, WrongIdentityError
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
-from wire.records.service_info import BookieServiceInfo
+from wire.records.bookie_service_info import BookieServiceInfo
 
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 10.0

@@ -14,7 +14,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from shell.command_line import Token, TokenKind, quoted, tokens, unquoted
-from shell.context import CommandPlace, awaited, named, options, resolve
+from shell.current_values import CommandPlace, awaited, named, options, resolve
 from shell.shell import Shell
 
 WAIT_S: Final = 3.0

@@ -30,11 +30,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.concurrency import for_each
-from bkclient.metadata.api import NEW
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
@@ -46,7 +46,7 @@ from tests.interop.peers.peers import SHIPPED_JVM, write_conf, zookeeper_client
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 NAMES: Final = [BookieId(f"bookie-{number}.example.org:3181") for number in range(4)]
 AT_ONCE: Final = 200
@@ -101,7 +101,7 @@ STORES: Final = {"zookeeper": _in_zookeeper, "sqlite": _in_sqlite}
 
 
 def _measure(name: str, run: Callable[[str], str], uri: str, ledgers: int) -> None:
-    with_store(uri, operations.init_cluster)
+    with_store(uri, cluster_operations.init_cluster)
     with BlockingClient(uri) as client:
         began_s = time.perf_counter()
         client.call(make_ledgers, ledgers)

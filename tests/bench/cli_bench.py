@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.blocking import BlockingClient, with_store
 from bkctl.cli.completion.scripts import LINE, VARIABLE
 from tests.bench.audit_bench import STORES, make_ledgers
@@ -148,7 +148,7 @@ def main() -> int:
 
 
 def _make(uri: str, ledgers: int) -> None:
-    with_store(uri, operations.init_cluster)
+    with_store(uri, cluster_operations.init_cluster)
     with BlockingClient(uri) as client:
         client.call(make_ledgers, ledgers)
     print(f"{ledgers:,} ledgers", flush=True)

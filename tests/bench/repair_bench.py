@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.quorum.distribution import write_set
 from bkclient.replication.replica_check import LedgerChecker
@@ -148,7 +148,7 @@ def _measure(
 def _start_cluster(uri: str, root: Path, stack: ExitStack) -> list[OurBookie]:
     with zookeeper_client(uri) as zk:
         zk.create(f"/{root.name}")
-    with_store(uri, operations.init_cluster)
+    with_store(uri, cluster_operations.init_cluster)
     bookies = [_bookie(uri, root, f"bookie{number}") for number in range(BOOKIES)]
     for bookie in bookies:
         stack.callback(bookie.kill)

@@ -18,7 +18,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 
-from bkclient.admin import one_shot_adds, operations
+from bkclient.admin import cluster_operations, one_shot_adds
 from bkclient.blocking import BlockingClient, _stop, call_in_reactor, reactor_in_thread, with_store
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
@@ -39,7 +39,7 @@ from wire.codes import ProtocolVersion
 from wire.framing import ServerConnection
 from wire.ids import BookieId, LedgerId
 from wire.messages import NEED_DATA, ReceivedRequest
-from wire.records.service_info import BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BookieServiceInfo, Endpoint
 
 TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 
@@ -77,7 +77,7 @@ class Served(Protocol):
 def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of three bookies on real sockets, with its metadata in a file."""
     uri = f"sqlite://{tmp_path_factory.mktemp('cluster')}/metadata.db"
-    with_store(uri, operations.init_cluster)
+    with_store(uri, cluster_operations.init_cluster)
     store = open_metadata(uri, reactor=the_reactor())
     run(store.connect())
     ports = [call(_listen, number) for number in range(3)]
@@ -114,7 +114,7 @@ def test_a_ledger_there_and_back(uri: str, protocol: ProtocolVersion) -> None:
         assert [list(b.entry_ids) for b in client.iter_batches(ledger_id, 7, 9)] == [[7, 8, 9]]
         assert client.read_entry(ledger_id, 3).payload == b"entry 3"
         assert ledger_id in list(client.ledgers())
-        metadata = client.call(operations.read_metadata, ledger_id).value
+        metadata = client.call(cluster_operations.read_metadata, ledger_id).value
         assert metadata.length == sum(map(len, payloads))
 
 
@@ -140,7 +140,7 @@ def test_a_ledger_that_cannot_be_written_completely_does_not_stay_open(uri: str,
         with pytest.raises((ValueError, IncorrectParameterError)):
             client.write_ledger(payloads(), **TRIPLE)
         (ledger_id,) = set(client.ledgers()) - before
-        assert client.call(operations.read_metadata, ledger_id).value.is_closed
+        assert client.call(cluster_operations.read_metadata, ledger_id).value.is_closed
 
 
 def test_errors_come_out_as_they_are(uri: str) -> None:
@@ -151,7 +151,7 @@ def test_errors_come_out_as_they_are(uri: str) -> None:
         ledger_id = writer[0]
         with pytest.raises(ReadFailedError):
             client.read_entry(ledger_id, 0)
-        client.call(operations.recover_ledger, ledger_id)
+        client.call(cluster_operations.recover_ledger, ledger_id)
         with pytest.raises(NoSuchEntryInLedgerError):
             client.read_entry(ledger_id, 0)
 

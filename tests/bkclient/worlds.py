@@ -55,8 +55,8 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from wire.records.bookie_service_info import BookieServiceInfo, Endpoint
 from wire.records.entry_list import encode_entry_runs
-from wire.records.service_info import BookieServiceInfo, Endpoint
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, NEW, SessionEvent, StoredNode, Versioned
 from bkclient.metadata.errors import (
     AlreadyInitializedError,
     AlreadySetError,
@@ -32,12 +31,13 @@ from bkclient.metadata.errors import (
     RegistrationExistsError,
 )
 from bkclient.metadata.tree.nodes import run_together
+from bkclient.metadata.versions_and_watches import ANY, NEW, SessionEvent, StoredNode, Versioned
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata, start
 from wire.codes import LedgerState
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
-from wire.records.service_info import BookieServiceInfo
+from wire.records.bookie_service_info import BookieServiceInfo
 
 TOPIC = "persistent://shop/eu/orders"
 CURSORS_OF_TOPIC = ".cursors/persistent%3A%2F%2Fshop%2Feu%2Forders"

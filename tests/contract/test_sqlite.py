@@ -18,7 +18,6 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.errors import IncorrectParameterError, MetadataStoreError, MetadataVersionError
 from bkclient.metadata import open_metadata, zk_paths
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
@@ -31,6 +30,7 @@ from bkclient.metadata.sqlite.session import Database, FileSession
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from bkclient.metadata.tree.logs import TOMBSTONE
 from bkclient.metadata.tree.nodes import NoNodeError
+from bkclient.metadata.versions_and_watches import SessionEvent
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.contract.metadata_drivers import SqliteDriver
 from tests.support import reactor

@@ -14,7 +14,6 @@ from twisted.internet.threads import deferToThread
 
 from bkclient.errors import LedgerExistsError
 from bkclient.metadata import open_metadata, zk_paths
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import (
     ClusterInUseError,
     IncompatibleLayoutError,
@@ -22,6 +21,7 @@ from bkclient.metadata.errors import (
     MetadataUnavailableError,
     NotInitializedError,
 )
+from bkclient.metadata.versions_and_watches import SessionEvent
 from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, start

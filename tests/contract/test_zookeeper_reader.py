@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.concurrency import for_each
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.metadata.zookeeper_reader import open_metadata_reader
 from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
@@ -72,7 +72,7 @@ def test_it_sees_what_the_store_sees(filled: ZooKeeperDriver) -> None:
     async def seen() -> Any:
         ids = [i async for some in store.ledger_ranges() for i in some]
         last = await store.read_ledger(ids[-1])
-        return ids, last, await operations.list_bookies(_Client(store))  # type: ignore[arg-type]
+        return ids, last, await cluster_operations.list_bookies(_Client(store))  # type: ignore[arg-type]
 
     ids, last, bookies = filled.run(seen())
     with looking(filled.direct_uri) as found:

@@ -18,10 +18,10 @@ from bkclient.ledger.handover_state import NotHandedOverError, decode_handover
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
-from bkclient.metadata.tree.underreplication.branch import parse_delay
+from bkclient.metadata.tree.underreplication.repair_nodes import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bkclient.metadata.zookeeper_reader import frames
-from bookied.admin.http.messages import BadHttpRequestError, HttpRequest, number
+from bookied.admin.http.requests_and_replies import BadHttpRequestError, HttpRequest, number
 from bookied.config.bookie import load_bookie_config
 from bookied.directories.last_journal_note import decode_note
 from bookied.directories.status_file import decode_status
@@ -50,10 +50,10 @@ from wire.framing import ClientConnection, ServerConnection
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import NEED_DATA
+from wire.records.bookie_service_info import decode_service_info
 from wire.records.cookie import decode_cookie
 from wire.records.entry_list import decode_entry_list
 from wire.records.layout import decode_layout
-from wire.records.service_info import decode_service_info
 from wire.records.underreplication import (
     decode_check_time,
     decode_lock,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shell.context import awaited, resolve
+from shell.current_values import awaited, resolve
 from tests.shell.toy_program import shelf
 
 

@@ -14,7 +14,7 @@ from bkclient.errors import (
     NotEnoughBookiesError,
     WriteFailedError,
 )
-from bkclient.metadata.api import ANY
+from bkclient.metadata.versions_and_watches import ANY
 from tests.sim.engine.scene import (
     Scene,
     add,

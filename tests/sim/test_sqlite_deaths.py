@@ -15,8 +15,8 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.errors import ClientError
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import NotFoundError
+from bkclient.metadata.versions_and_watches import NEW
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.sim.world.processes import Process, SimClock
 from tests.sim.world.sqlite_cluster import SimSqlite, SqliteCluster

@@ -17,7 +17,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
@@ -33,6 +32,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
 )
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import ANY, SessionEvent, Version, Watch
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from wire.records.bookie_service_info import BookieServiceInfo, Endpoint
 from wire.records.cookie import Cookie
-from wire.records.service_info import BookieServiceInfo, Endpoint
 from wire.records.underreplication import UnderreplicatedMark
 
 i64 = st.integers(-(2**63), 2**63 - 1)

@@ -10,7 +10,6 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerIdOverflowError, MetadataSerializationError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import IncompatibleLayoutError
 from bkclient.metadata.tree.nodes import (
     CreatedNode,
@@ -19,6 +18,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     NotEmptyError,
 )
+from bkclient.metadata.versions_and_watches import SessionEvent
 from tests.bkclient.metadata.values import B1, info, metadata, run, start
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper, TreeOperation
 from tests.wire.vectors import load

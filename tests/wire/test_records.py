@@ -14,10 +14,14 @@ from tests.support import strategies
 from tests.wire.vectors import by_name, load, wire_vectors
 from wire.errors import FormatError
 from wire.ids import is_valid_bookie_id
+from wire.records.bookie_service_info import (
+    BookieServiceInfo,
+    decode_service_info,
+    encode_service_info,
+)
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 from wire.records.entry_list import _GROUP, _LIST_HEADER, decode_entry_list, encode_entry_runs
 from wire.records.layout import LAYOUT_FACTORIES, Layout, decode_layout, encode_layout
-from wire.records.service_info import BookieServiceInfo, decode_service_info, encode_service_info
 from wire.records.underreplication import (
     REPAIR_LAYOUT,
     AuditorVote,

@@ -20,7 +20,7 @@ from bkclient.errors import (
     WriteFailedError,
 )
 from bkclient.ledger.adds.pipeline import AddPipeline
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.ledger.force_and_explicit_lac import force
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata, as_closed, writer_may_close
 from bkclient.quorum.add_rules import AddQuorum

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from bkclient.concurrency import doubled_s
 from bkclient.errors import ClientError
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.metadata.ledger_metadata_updates import (
     LocalMetadata,
     lists_a_failed_bookie,

@@ -16,7 +16,7 @@ from bkclient.connection.add_stream import AddStream, Writability
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, TooManyRequestsClientError
-from bkclient.ledger.context import PendingCopies
+from bkclient.ledger.cluster import PendingCopies
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.distribution import is_striped_to
 from wire.codes import ProtocolVersion

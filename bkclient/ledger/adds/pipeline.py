@@ -32,7 +32,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.adds.ensemble_changes import ChangePause
 from bkclient.ledger.adds.ensemble_members import AddFraming, EnsembleMembers, Member
-from bkclient.ledger.context import PendingCopies
+from bkclient.ledger.cluster import PendingCopies
 from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.pending_adds import (
     AddsAcked,

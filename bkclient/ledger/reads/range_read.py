@@ -9,7 +9,7 @@ from typing import Final
 from twisted.internet.defer import Deferred
 
 from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParameterError
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher, gather
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from wire.codes import STRIDE_MAX

@@ -16,8 +16,8 @@ from bkclient.concurrency import KeyedTimers
 from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
+from bkclient.ledger.reads.answer_verifier import AnswerVerifier
 from bkclient.ledger.reads.read_order import ReadOrder
-from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.placement.policy import Placement
 from bkclient.quorum.read_rules import NEGATIVE, Ask, Deliver, ReadCommand
 from wire.digest import Digester

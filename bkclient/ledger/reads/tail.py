@@ -23,12 +23,12 @@ from bkclient.errors import (
     RequestTimeoutError,
     TooManyRequestsClientError,
 )
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.cluster import Cluster
 from bkclient.ledger.handover_state import confirmed_by_handover
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher
-from bkclient.metadata.api import Version, Versioned, Watch
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
+from bkclient.metadata.versions_and_watches import Version, Versioned, Watch
 from bkclient.quorum.read_rules import LongPollAnswer
 from wire.digest import Entry
 from wire.errors import BookKeeperError

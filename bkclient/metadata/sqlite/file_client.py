@@ -14,13 +14,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.errors import ClientClosedError, ClientError
-from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.errors import MetadataUnavailableError, NotInitializedError
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.rows import RENEWALS, Rows
 from bkclient.metadata.sqlite.session import FileSession, StepOutcome
 from bkclient.metadata.tree.nodes import Fired
+from bkclient.metadata.versions_and_watches import SessionEvent, Watch
 
 log = Logger()
 T = TypeVar("T")

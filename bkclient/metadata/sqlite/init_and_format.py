@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import Version
 from bkclient.metadata.errors import ClusterInUseError, NotInitializedError
 from bkclient.metadata.sqlite.paths import (
     AVAILABLE,
@@ -21,6 +20,7 @@ from bkclient.metadata.sqlite.rows import META, Rows
 from bkclient.metadata.sqlite.tree import SqliteTree
 from bkclient.metadata.stored_values import known_layout
 from bkclient.metadata.tree.init_and_format import TreeAdmin
+from bkclient.metadata.versions_and_watches import Version
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 

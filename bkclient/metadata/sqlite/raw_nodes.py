@@ -8,7 +8,6 @@ from typing import Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode, Version
 from bkclient.metadata.errors import NotFoundError, NotInitializedError
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.init_and_format import dump_rows
@@ -17,7 +16,8 @@ from bkclient.metadata.sqlite.rows import META, Rows
 from bkclient.metadata.sqlite.tree import SqliteTree
 from bkclient.metadata.stored_values import known_layout
 from bkclient.metadata.tree.logs import TOMBSTONE
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.tree_part import TreePart
+from bkclient.metadata.versions_and_watches import StoredNode, Version
 from wire.ids import LedgerId
 
 _AT_ONCE: Final = 500

@@ -13,9 +13,9 @@ from typing import Any, Final
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.sqlite.database import NUMBERED, DamagedRowError, Key
 from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
+from bkclient.metadata.versions_and_watches import ANY, Version
 
 META: Final = "meta"
 

@@ -13,7 +13,6 @@ from typing import Any
 from bkclient.concurrency import wall_clock
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, DamagedMark, Version, Watch
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.init_and_format import SqliteAdmin
 from bkclient.metadata.sqlite.paths import LEDGER, LOCK, LOG, MARK
@@ -25,7 +24,8 @@ from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.logs import TOMBSTONE, check_log_name, log_changed, no_log
 from bkclient.metadata.tree.nodes import ATTEMPTS_MAX, Fired, NodeVersionError
 from bkclient.metadata.tree.store import MetadataStore
-from bkclient.metadata.tree.underreplication.branch import readable_mark
+from bkclient.metadata.tree.underreplication.repair_nodes import readable_mark
+from bkclient.metadata.versions_and_watches import ANY, DamagedMark, Version, Watch
 from wire.ids import LedgerId
 from wire.records.underreplication import UnderreplicatedMark
 

@@ -9,7 +9,6 @@ from typing import Final
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.file_client import FileClient
 from bkclient.metadata.sqlite.paths import KINDS_BELOW, LEDGER, VOTE, name_of, row_of
@@ -26,6 +25,7 @@ from bkclient.metadata.tree.nodes import (
     Stat,
     Tree,
 )
+from bkclient.metadata.versions_and_watches import ANY, Version
 
 _VALUES_AT_ONCE: Final = 200
 _SKIPPED_END: Final = 2**62

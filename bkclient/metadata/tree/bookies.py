@@ -16,7 +16,6 @@ from twisted.logger import Logger
 
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
 from bkclient.metadata.errors import (
     CookieExistsError,
     CookieNotFoundError,
@@ -32,9 +31,10 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     retry_until_answered,
 )
-from bkclient.metadata.tree.store_part import TreePart, checked, version_in, version_of
+from bkclient.metadata.tree.tree_part import TreePart, checked, version_in, version_of
+from bkclient.metadata.versions_and_watches import ANY, NEW, Version, Versioned, Watch
 from wire.ids import BookieId, is_valid_bookie_id
-from wire.records.service_info import BookieServiceInfo, encode_service_info
+from wire.records.bookie_service_info import BookieServiceInfo, encode_service_info
 
 log = Logger()
 

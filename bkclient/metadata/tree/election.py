@@ -12,7 +12,7 @@ from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.tree.nodes import NoNodeError, retry_until_answered
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.tree_part import TreePart
 from wire.ids import BookieId
 from wire.records.underreplication import AuditorVote, decode_vote, encode_vote
 

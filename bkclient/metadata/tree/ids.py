@@ -20,7 +20,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.tree_part import TreePart
 from bkclient.metadata.zk_paths import EPOCH_PREFIX, ID_PREFIX, SHORT_IDS_END, LedgerLayout
 from wire.ids import LedgerId
 

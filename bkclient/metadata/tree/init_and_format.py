@@ -9,7 +9,6 @@ import uuid
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import Version
 from bkclient.metadata.errors import (
     AlreadyInitializedError,
     ClusterInUseError,
@@ -24,7 +23,8 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.tree_part import TreePart
+from bkclient.metadata.versions_and_watches import Version
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 _ROOT: Final = ""

@@ -17,7 +17,6 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
 from bkclient.metadata.errors import (
     MetadataAccessError,
     MetadataUnavailableError,
@@ -33,7 +32,8 @@ from bkclient.metadata.tree.nodes import (
     NotEmptyError,
     retry_until_answered,
 )
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.tree_part import TreePart
+from bkclient.metadata.versions_and_watches import ANY, StoredLedger, Version, Versioned, Watch
 from bkclient.metadata.zk_paths import Digits, LedgerLayout
 from wire.errors import MetadataFormatError
 from wire.ids import LEDGER_ID_REFUSED, LedgerId

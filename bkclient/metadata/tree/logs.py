@@ -13,7 +13,6 @@ from typing import Final
 
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
 from bkclient.metadata.errors import LogExistsError, NoSuchLogError
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
@@ -25,7 +24,8 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     run_together,
 )
-from bkclient.metadata.tree.store_part import TreePart, checked, version_in, version_of
+from bkclient.metadata.tree.tree_part import TreePart, checked, version_in, version_of
+from bkclient.metadata.versions_and_watches import ANY, NEW, Version, Versioned, Watch
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 

@@ -17,12 +17,12 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.errors import (
     MetadataAccessError,
     MetadataUnavailableError,
     NotInitializedError,
 )
+from bkclient.metadata.versions_and_watches import ANY, SessionEvent, Version, Watch
 
 log = Logger()
 T = TypeVar("T")

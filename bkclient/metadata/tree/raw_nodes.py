@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode, Versioned
 from bkclient.metadata.errors import IncompatibleLayoutError, MetadataAccessError, NotFoundError
 from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
@@ -16,7 +15,8 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.tree_part import TreePart
+from bkclient.metadata.versions_and_watches import StoredNode, Versioned
 
 _ROOT: Final = ""
 _AT_ONCE: Final = 256

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
 from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
@@ -17,6 +16,7 @@ from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, retry_unt
 from bkclient.metadata.tree.raw_nodes import TreeRaw, TreeSiblings
 from bkclient.metadata.tree.underreplication.queue import TreeQueue
 from bkclient.metadata.tree.underreplication.switches import TreeSwitches
+from bkclient.metadata.versions_and_watches import SessionEvent, Watch
 
 
 class MetadataStore(

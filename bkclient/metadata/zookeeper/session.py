@@ -22,7 +22,6 @@ from twisted.python.failure import Failure
 from bkclient.concurrency import RateLimit
 from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
@@ -32,6 +31,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     NotEmptyError,
 )
+from bkclient.metadata.versions_and_watches import SessionEvent
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import ReactorCalls, cut_connection, new_client
 

@@ -10,7 +10,6 @@ from kazoo.client import KazooClient
 from kazoo.interfaces import IAsyncResult
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
     CreatedNode,
@@ -21,6 +20,7 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     retry_until_answered,
 )
+from bkclient.metadata.versions_and_watches import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.errors import MetadataAccessError, NotFoundError, NotInitializedError
 from bkclient.metadata.stored_values import (
     IDS_AT_ONCE,
@@ -20,6 +19,7 @@ from bkclient.metadata.stored_values import (
     layout_in_force,
     not_readable,
 )
+from bkclient.metadata.versions_and_watches import StoredLedger
 from bkclient.metadata.zookeeper_reader import frames
 from wire.ids import BookieId, LedgerId, is_valid_bookie_id
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bkclient.metadata.zk_uri import ZooKeeperUri
     from bkclient.metadata.zookeeper_reader.frames import Answer, Body
     from bkclient.metadata.zookeeper_reader.read_session import ReadSession
-    from wire.records.service_info import BookieServiceInfo
+    from wire.records.bookie_service_info import BookieServiceInfo
 
 _NODES_AT_ONCE: Final = 16
 """The most lists of names that are read together, if they are short."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bkclient.config.client import ClientConfig
     from bkctl.session.session import Session
     from wire.ids import BookieId
-    from wire.records.service_info import BookieServiceInfo
+    from wire.records.bookie_service_info import BookieServiceInfo
 
 HTTP: Final = "http"
 HTTPS: Final = "https"

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.metadata.api import HeldLock
+from bkclient.metadata.versions_and_watches import HeldLock
 from bkclient.replication.autorecovery_admin import (
     CHECK_REQUESTED_MS,
     Mark,

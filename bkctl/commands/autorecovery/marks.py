@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bkclient.client import Client
-from bkclient.metadata.api import HeldLock, MarkError
+from bkclient.metadata.versions_and_watches import HeldLock, MarkError
 from bkclient.replication import autorecovery_admin
 from bkclient.replication.autorecovery_admin import Mark
 from bkclient.replication.repair_states import LedgerRepairState, MissingReplicas, repair_states

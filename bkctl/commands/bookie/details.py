@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from bkclient.admin import cookies, operations
+from bkclient.admin import cluster_operations, cookies
 from bkclient.admin.ledger_scan import walk
 from bkclient.admin.sanity_checks import BookieCheck, check_bookie
 from bkclient.client import Client
@@ -39,8 +39,8 @@ from bkctl.output.views import (
 from bkctl.session.session import Session
 from bkctl.suggest import no_such_bookie
 from wire.ids import BookieId
+from wire.records.bookie_service_info import Endpoint
 from wire.records.cookie import Cookie
-from wire.records.service_info import Endpoint
 
 
 def _endpoints(v: BookieDetails) -> str:
@@ -234,7 +234,7 @@ async def details(
     client: Client, wanted: Sequence[BookieId], *, count_ledgers: bool, within_s: float
 ) -> list[BookieDetails]:
     """Return the details of bookies, asking those in service; in the order wanted, else by id."""
-    known = {one.bookie_id: one for one in await operations.list_bookies(client)}
+    known = {one.bookie_id: one for one in await cluster_operations.list_bookies(client)}
     missing = [bookie_id for bookie_id in wanted if bookie_id not in known]
     if missing:
         raise NothingFoundError(
@@ -297,7 +297,7 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
 
         bookie_id = stopped_bookie(session).bookie_id
     session.about = f"bookie {bookie_id}"
-    states = {one.bookie_id: one.state for one in session.call(operations.list_bookies)}
+    states = {one.bookie_id: one.state for one in session.call(cluster_operations.list_bookies)}
     if states.get(bookie_id) in {None, BookieState.DOWN}:
         hangs = f"bookie {bookie_id} is not registered: it does not run, or its process hangs"
         raise NothingFoundError(hangs if bookie_id in states else no_such_bookie(bookie_id, states))

@@ -15,8 +15,8 @@ import attrs
 
 from bkclient.admin import bookie_ids
 from bkclient.client import Client
-from bkclient.metadata.api import NEW, StoredLedger
 from bkclient.metadata.errors import CookieExistsError, CookieNotFoundError
+from bkclient.metadata.versions_and_watches import NEW, StoredLedger
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     lock_existing,

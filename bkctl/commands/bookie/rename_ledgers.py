@@ -12,7 +12,7 @@ from twisted.internet.task import deferLater
 from bkclient.admin import bookie_ids
 from bkclient.admin.bookie_ids import LedgerRename, RenameOutcome
 from bkclient.client import Client
-from bkclient.metadata.api import StoredLedger
+from bkclient.metadata.versions_and_watches import StoredLedger
 from bkctl.bookies.stopped_bookie import is_registered
 from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect

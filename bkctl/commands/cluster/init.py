@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkctl.errors import NothingFoundError
 from bkctl.output.views import field, shown
 
@@ -40,7 +40,7 @@ def init(session: Session, *, layout: str | None) -> None:
         return
 
     async def make(store: MetadataStore) -> ClusterCreated:
-        instance_id = await operations.init_cluster(store, layout)
+        instance_id = await cluster_operations.init_cluster(store, layout)
         return ClusterCreated(store.uri, instance_id, (await store.layout()).name)
 
     session.emit(session.cluster.with_store(make))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkctl.bookies import ask_bookies
@@ -119,7 +119,7 @@ async def read_map(
     report: Callable[[int], None],
     *,
     ask: bool,
-    within_s: float = operations.ANSWERS_WITHIN_S,
+    within_s: float = cluster_operations.ANSWERS_WITHIN_S,
 ) -> ClusterMap:
     """Return all bookies in their racks.
 
@@ -136,7 +136,7 @@ async def read_map(
     with_disks = [one for one in found if one.total is not None]
     free, total = space(with_disks) if with_disks else (None, None)
     return ClusterMap(
-        instance_id=(await operations.read_identity(client)).instance_id,
+        instance_id=(await cluster_operations.read_identity(client)).instance_id,
         # Bookies without a known rack come last.
         racks=tuple(
             Rack(name, tuple(bookies), losses.by_rack.get(name))

@@ -10,15 +10,15 @@ from bkclient.log.cursors import decode_cursors
 from bkclient.log.record import decode_record
 from bkclient.metadata import zk_paths
 from bkclient.metadata.stored_values import decode_instance_id
-from bkclient.metadata.tree.underreplication.branch import parse_delay
+from bkclient.metadata.tree.underreplication.repair_nodes import parse_delay
 from bkclient.metadata.zk_paths import LAYOUTS
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.records import underreplication
+from wire.records.bookie_service_info import decode_service_info
 from wire.records.cookie import decode_cookie
 from wire.records.layout import decode_layout
-from wire.records.service_info import decode_service_info
 
 _INNER: Final = {
     "": "root",

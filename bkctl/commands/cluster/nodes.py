@@ -11,8 +11,8 @@ import attrs
 from bkclient.client import Client
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError
+from bkclient.metadata.versions_and_watches import StoredNode
 from bkctl.commands.cluster.map import branches
 from bkctl.commands.cluster.node_decoding import KnownNode, known
 from bkctl.errors import NothingFoundError, UsageError
@@ -23,8 +23,8 @@ from bkctl.output.views import NEVER, WIDE, Column, Kind, shown
 from bkctl.session.session import Session
 from bkctl.suggest import nearest
 from wire.ledger_metadata import LedgerMetadata
+from wire.records.bookie_service_info import BookieServiceInfo
 from wire.records.cookie import Cookie
-from wire.records.service_info import BookieServiceInfo
 from wire.records.underreplication import UnderreplicatedMark
 
 _SECRETS: Final = frozenset({"password"})

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 from twisted.internet.defer import Deferred
 
-from bkclient.admin import operations, sanity_checks
+from bkclient.admin import cluster_operations, sanity_checks
 from bkclient.admin.ledger_scan import walk
 from bkclient.admin.sanity_checks import ClusterCheck
 from bkclient.client import Client
@@ -179,7 +179,7 @@ async def _status(
     client: Client, bookies: Sequence[BookieSummary], ensemble_size: int, *, count_ledgers: bool
 ) -> ClusterStatus:
     store = client.store
-    identity = await operations.read_identity(client)
+    identity = await cluster_operations.read_identity(client)
     # Without the layout, ledgers cannot be found.
     walked = await _walk(client) if count_ledgers and identity.layout is not None else None
     if walked is not None:
@@ -282,7 +282,7 @@ async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> l
     """Return the answers of the metadata service and of each bookie, over new connections."""
     clock = client.cluster.clock
     began_s = clock.seconds()
-    await operations.read_identity(client)
+    await cluster_operations.read_identity(client)
     metadata = PingAnswer(
         peer=METADATA,
         kind=METADATA,
@@ -290,7 +290,7 @@ async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> l
         address=client.store.uri,
         answer_s=clock.seconds() - began_s,
     )
-    listed = await operations.list_bookies(client)
+    listed = await cluster_operations.list_bookies(client)
     wanted = [one for one in listed if one.info is not None or not registered]
     with contextlib.closing(client.cluster.pool.anew()) as pool:
         return [metadata, *await run_together(_pong(pool, one, within_s) for one in wanted)]
@@ -308,7 +308,7 @@ async def _pong(pool: BookiePool, one: BookieStatus, within_s: float) -> PingAns
         return evolve(found, error="it is not registered")
     try:
         asked = Deferred.fromCoroutine(_timed_pong(pool, one.bookie_id, found))
-        return await operations.in_time(asked, one.bookie_id, within_s, pool.clock)
+        return await cluster_operations.in_time(asked, one.bookie_id, within_s, pool.clock)
     except BookKeeperError as error:
         return evolve(found, error=error_message(error))
 

@@ -10,8 +10,8 @@ import attrs
 from twisted.internet.defer import Deferred
 
 from bkclient.concurrency import wall_ms
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.versions_and_watches import SessionEvent
 from bkclient.replication.autorecovery_admin import count_marks
 from bkctl.commands.load.bookie_loads import MARKS_MAX, flush_each
 from bkctl.output.views import Kind, evolve, field, shown

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     lock_existing,

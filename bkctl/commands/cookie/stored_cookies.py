@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from bkclient.admin import cookies
 from bkclient.admin.cookies import DependentLedgers, StoredCookie
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.errors import RefusedError, UsageError, file_errors
 from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_atomically

@@ -10,16 +10,16 @@ from typing import Final, TypeVar
 
 import attrs
 
+from bkclient.admin import cluster_operations
 from bkclient.admin import cookies as stored_cookies
-from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.config.findings import ConfigError, Findings, Severity
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import DamagedMark, MarkError, Version
 from bkclient.metadata.errors import UNREADABLE, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import DamagedMark, MarkError, Version
 from bkclient.placement.rack_script import ScriptError
 from bkclient.replication import autorecovery_admin
 from bkclient.replication.ledger_verification import lost_ledgers
@@ -206,7 +206,7 @@ async def examine_cluster(
     The first and last entries of at most ``ENDS_READ_MAX`` closed ledgers are read.
     """
     store, found = client.store, _Readings()
-    identity = await operations.read_identity(client)
+    identity = await cluster_operations.read_identity(client)
     for node, error in identity.damaged.items():
         found.note(
             error,

@@ -16,8 +16,8 @@ import attrs
 
 from bkclient.config.findings import Findings, Severity
 from bkclient.ledger.handover_state import HANDOVER_KEY
-from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.metadata.stored_values import BookieState
+from bkclient.metadata.versions_and_watches import HeldLock, StoredLedger, Version
 from bkclient.placement.rack_script import ScriptError
 from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
 from bkclient.replication.autorecovery_admin import Mark, Pause

@@ -32,7 +32,8 @@ from bkctl.commands.export.interrupts import uninterrupted
 from bkctl.commands.export.outcome import ExportedLedger, ExportReport, UnreadableLedger
 from bkctl.commands.export.spark.session import spark_session
 from bkctl.commands.export.target import manifest, new_since_last
-from bkctl.commands.export.target.commit import (
+from bkctl.commands.export.target.delta_table import check_library, check_table, listed_files
+from bkctl.commands.export.target.export_commit import (
     COMMIT_PATH,
     Commit,
     commit,
@@ -42,7 +43,6 @@ from bkctl.commands.export.target.commit import (
     staging,
     sweep_staging,
 )
-from bkctl.commands.export.target.delta_table import check_library, check_table, listed_files
 from bkctl.commands.export.target.file_systems import TargetFiles, open_files
 from bkctl.commands.export.target.manifest import ManifestError, TargetTree
 from bkctl.commands.export.target.new_since_last import ExportChange

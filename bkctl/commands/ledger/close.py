@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from bkclient.admin import one_shot_adds, operations
+from bkclient.admin import cluster_operations, one_shot_adds
 from bkctl.commands.ledger import id_arguments as ledger_ids
 from bkctl.commands.ledger.list_and_show import metadata_of, writer_text
 from bkctl.errors import ConflictError, PartlyDoneError
@@ -102,7 +102,7 @@ def _refuse_closed(metadata: LedgerMetadata) -> None:
 
 async def _fence_ledger(client: Client, ledger_id: LedgerId) -> LedgerFenced:
     """Mark a ledger as in recovery and fence it on its last ensemble."""
-    done = await operations.fence_ledger(client, ledger_id)
+    done = await cluster_operations.fence_ledger(client, ledger_id)
     return LedgerFenced(
         ledger_id=ledger_id,
         state="in-recovery",
@@ -193,5 +193,5 @@ def recover_ledger(session: Session, ledger_id: LedgerId) -> LedgerClosed:
         def report(step: RecoveryProgress) -> None:
             progress.update(max(0, step.recovered))
 
-        metadata = session.call(operations.recover_ledger, ledger_id, report)
+        metadata = session.call(cluster_operations.recover_ledger, ledger_id, report)
     return _closed(ledger_id, metadata, "recovered and closed")

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.errors import MetadataSerializationError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.versions_and_watches import Versioned
 from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
 from bkctl.commands.ledger import id_arguments as ledger_ids
 from bkctl.errors import ConflictError, RefusedError
@@ -90,7 +90,7 @@ def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandi
     for ledger_id in dict.fromkeys(ids):
         session.about = f"ledger {ledger_id}"
         try:
-            stored = session.call(operations.read_metadata, ledger_id)
+            stored = session.call(cluster_operations.read_metadata, ledger_id)
         except MetadataSerializationError as error:
             found.append(DeletionCandidate(ledger_id, None, error))
         else:

@@ -116,10 +116,10 @@ def _racks(session: Session, *, one_rack: bool) -> Mapping[BookieId, str]:
 
 
 async def _racks_of_all(client: Client) -> Mapping[BookieId, str]:
-    from bkclient.admin import operations
+    from bkclient.admin import cluster_operations
     from bkctl.bookies import ask_bookies
 
-    return await ask_bookies.racks_of(client, await operations.list_bookies(client))
+    return await ask_bookies.racks_of(client, await cluster_operations.list_bookies(client))
 
 
 def ledgers(
@@ -232,10 +232,10 @@ def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
 
 def _details(session: Session, ledger_id: LedgerId) -> LedgerDetails:
     """Return a ledger with all shown details."""
-    from bkclient.admin import operations
+    from bkclient.admin import cluster_operations
 
     session.about = f"ledger {ledger_id}"
-    stored = session.call(operations.read_metadata, ledger_id)
+    stored = session.call(cluster_operations.read_metadata, ledger_id)
     return LedgerDetails(
         ledger_id,
         stored.value,
@@ -246,9 +246,9 @@ def _details(session: Session, ledger_id: LedgerId) -> LedgerDetails:
 
 def metadata_of(session: Session, ledger_id: LedgerId) -> LedgerMetadata:
     """Return a ledger's metadata."""
-    from bkclient.admin import operations
+    from bkclient.admin import cluster_operations
 
-    stored = session.call(operations.read_metadata, ledger_id)
+    stored = session.call(cluster_operations.read_metadata, ledger_id)
     return stored.value
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.versions_and_watches import Versioned
 from bkctl.commands.ledger.delete import instance_id
 from bkctl.errors import ConflictError, RefusedError, file_errors
 from bkctl.output.atomic_file import write_atomically
@@ -68,7 +68,7 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
             "terminal",
             next_step=f"`bkctl ledger show {ledger_id} -o json` shows it as text",
         )
-    stored = session.call(operations.read_metadata, ledger_id)
+    stored = session.call(cluster_operations.read_metadata, ledger_id)
     data = encode_metadata(stored.value)
     if path == "-":
         session.host.stdout.buffer.write(data)
@@ -93,7 +93,7 @@ def restore(
     session.about = f"ledger {ledger_id}"
     new = _read(session, path)
     try:
-        stored = session.call(operations.read_metadata, ledger_id)
+        stored = session.call(cluster_operations.read_metadata, ledger_id)
     except NoSuchLedgerError:
         _create(session, ledger_id, new)
         return

@@ -268,7 +268,7 @@ def print_entries(
 
 def _write_records(session: Session, stream: BinaryIO, entries: Iterable[Entry]) -> None:
     """Write entries to a file in the form of ``-o``."""
-    from bkctl.output.results import Emitter
+    from bkctl.output.emitter import Emitter
 
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
     stdin, stderr = session.host.stdin, session.host.stderr

@@ -25,7 +25,7 @@ from bkctl.output.views import (
 
 if TYPE_CHECKING:
     from bkclient.log import Position
-    from bkclient.log.manager import LedgerInfo
+    from bkclient.log.log_manager import LedgerInfo
     from wire.ids import LedgerId
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import ClientError, NoSuchLedgerError
@@ -153,7 +153,7 @@ async def _entries(client: Client, ledger_id: LedgerId) -> int | None:
 
 async def _confirmed(client: Client, ledger_id: LedgerId) -> int | None:
     try:
-        last, _ = await operations.confirmed_end(client, ledger_id)
+        last, _ = await cluster_operations.confirmed_end(client, ledger_id)
     except ClientError:
         return None
     return last + 1

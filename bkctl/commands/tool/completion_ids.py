@@ -62,10 +62,10 @@ def _about(ledger: LedgerSummary) -> str:
 
 async def bookies(client: Client) -> Candidates:
     """Return all bookies, with their state and free space."""
-    from bkclient.admin import operations
+    from bkclient.admin import cluster_operations
     from bkclient.metadata.tree.nodes import run_together
 
-    found = await operations.list_bookies(client)
+    found = await cluster_operations.list_bookies(client)
     spaces = await run_together(_space(client, one) for one in found)
     return [
         (one.bookie_id, f"{one.state.value}{space}")
@@ -78,13 +78,13 @@ async def _space(client: Client, one: BookieStatus) -> str:
 
     Empty for a bookie that is down.
     """
-    from bkclient.admin import operations
+    from bkclient.admin import cluster_operations
     from bkclient.metadata.stored_values import BookieState
 
     if one.state is BookieState.DOWN:
         return ""
     try:
-        disks = await operations.bookie_info(client, one.bookie_id, SPACE_WAIT_S)
+        disks = await cluster_operations.bookie_info(client, one.bookie_id, SPACE_WAIT_S)
     except BookKeeperError:
         return ", does not answer"
     return f", {human_bytes(disks.free_bytes)} free"

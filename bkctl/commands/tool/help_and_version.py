@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkclient.admin.operations import list_bookies
+from bkclient.admin.cluster_operations import list_bookies
 from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies import load_rates
 from bkctl.bookies.http.addresses import admin_token, published

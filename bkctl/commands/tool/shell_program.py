@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
-    from bkclient.metadata.api import SessionEvent
     from bkclient.metadata.tree.store import MetadataStore
+    from bkclient.metadata.versions_and_watches import SessionEvent
 
 T = TypeVar("T")
 
@@ -239,7 +239,7 @@ class Connection:
             asking.cancel()
 
     def _changed(self, event: SessionEvent) -> None:
-        from bkclient.metadata.api import SessionEvent
+        from bkclient.metadata.versions_and_watches import SessionEvent
 
         self._is_up = event is SessionEvent.CONNECTED
         if not self._is_up:

@@ -10,13 +10,13 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
-from bkclient.admin.operations import bookie_info, list_bookies
+from bkclient.admin.cluster_operations import bookie_info, list_bookies
 from bkclient.client import Client
-from bkclient.metadata.api import MarkError
 from bkclient.metadata.errors import AlreadySetError
 from bkclient.metadata.stored_values import BookieState as Registered
 from bkclient.metadata.stored_values import BookieStatus
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import MarkError
 from bkclient.replication.autorecovery_admin import (
     AutorecoveryDisabledError,
     NoAuditorError,

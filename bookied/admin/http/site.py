@@ -34,7 +34,7 @@ from bookied.admin.http.limits import (
     UnsentAnswers,
     connections_max,
 )
-from bookied.admin.http.messages import (
+from bookied.admin.http.requests_and_replies import (
     BAD_REQUEST,
     FORBIDDEN,
     MISDIRECTED,

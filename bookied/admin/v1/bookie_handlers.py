@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from bookied.admin.control.control import Control
 from bookied.admin.control.disks import INDEXES, JOURNALS, LOGS
-from bookied.admin.http.messages import (
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     UNAVAILABLE,

@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 
 from bkclient.config.declaration import MASKED
-from bookied.admin.control.control import Control
-from bookied.admin.http.messages import (
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import (
     BAD_REQUEST,
     JSON,
     BadHttpRequestError,

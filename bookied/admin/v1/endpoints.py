@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
-from bookied.admin.control.control import Control
-from bookied.admin.http.messages import (
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import (
     FORBIDDEN,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from bookied.admin.http.messages import JSON, NOT_FOUND, HttpReply
+from bookied.admin.http.requests_and_replies import JSON, NOT_FOUND, HttpReply
 
 OK: Final = 200
 

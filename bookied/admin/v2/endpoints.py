@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.admin.http.messages import (
+from bookied.admin.http.requests_and_replies import (
     BAD_REQUEST,
     CONFLICT,
     FORBIDDEN,

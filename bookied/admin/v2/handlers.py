@@ -10,8 +10,13 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from bookied.admin.control.control import Control
-from bookied.admin.http.messages import BadHttpRequestError, HttpRequest, check_delay, number
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import (
+    BadHttpRequestError,
+    HttpRequest,
+    check_delay,
+    number,
+)
 from bookied.admin.jobs import BackgroundJob
 from bookied.admin.v2 import values
 from bookied.config.reload import SettingsRefusedError

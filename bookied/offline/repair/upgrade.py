@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import attrs
 
-from bkclient.metadata.api import NEW, Versioned
+from bkclient.metadata.versions_and_watches import NEW, Versioned
 from bookied.directories.emptied_directories import forget
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import CookieInStore

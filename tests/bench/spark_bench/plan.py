@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.nodes import NodeExistsError
@@ -62,7 +62,7 @@ def main() -> int:
             subprocess.run([*COMMAND, MEMORY, "--ledgers", str(args.ledgers)], check=True)
             continue
         with STORES[name]() as uri:
-            with_store(uri, operations.init_cluster)
+            with_store(uri, cluster_operations.init_cluster)
             with BlockingClient(uri) as client:
                 began_s = time.perf_counter()
                 client.call(make_ledgers, args.ledgers)

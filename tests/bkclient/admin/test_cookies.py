@@ -10,14 +10,14 @@ import pytest
 from bkclient.admin import cookies
 from bkclient.client import Client
 from bkclient.errors import IllegalOperationError
-from bkclient.metadata.api import NEW
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import NEW
 from tests.bkclient.metadata.values import closed, metadata
 from tests.bkclient.worlds import World
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
+from wire.records.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 from wire.records.cookie import Cookie, encode_cookie
-from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 INFO = BookieServiceInfo((Endpoint("bookie", 3181, "h", BOOKIE_RPC),))
 A, B, C = (BookieId(f"b{n}") for n in (1, 2, 3))

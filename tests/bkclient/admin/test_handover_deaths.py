@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.admin import one_shot_adds, operations
+from bkclient.admin import cluster_operations, one_shot_adds
 from bkclient.admin.one_shot_adds import NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import ClientError
@@ -51,7 +51,7 @@ class Relay(Processes):
     def recover(self) -> None:
         """Close the ledger in a process of its own."""
         with self.start() as process:
-            process.call(operations.recover_ledger, self.ledger_id)
+            process.call(cluster_operations.recover_ledger, self.ledger_id)
 
     def found(self) -> list[bytes]:
         async def read(client: Client) -> list[bytes]:

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers, walk
 from bkclient.errors import MetadataSerializationError, MetadataStoreError, NoSuchLedgerError
-from bkclient.metadata.api import StoredLedger, Versioned
+from bkclient.metadata.versions_and_watches import StoredLedger, Versioned
 from tests.bkclient.metadata.values import metadata, run
 from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import LedgerId

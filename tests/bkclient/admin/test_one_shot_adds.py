@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.admin import one_shot_adds, operations
+from bkclient.admin import cluster_operations, one_shot_adds
 from bkclient.admin.one_shot_adds import HANDOVER_KEY, WRITER_KEY, NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import (
@@ -167,7 +167,7 @@ async def _claim_and_add(client: Client, ledger_id: LedgerId) -> Any:
     return writer
 
 
-@pytest.mark.parametrize("act", [_claim_and_add, add_once, operations.recover_ledger])
+@pytest.mark.parametrize("act", [_claim_and_add, add_once, cluster_operations.recover_ledger])
 def test_a_release_is_done_whatever_comes_before_its_lost_reply_is_looked_for(act: Any) -> None:
     world = World(3)
     client, other = world.client(), world.client(seed=1)
@@ -258,7 +258,7 @@ def test_a_recovery_beats_the_release() -> None:
     ledger_id = create(world, client)
     writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     world.run(writer.add(b"x"))
-    metadata = world.run(operations.recover_ledger(other, ledger_id))
+    metadata = world.run(cluster_operations.recover_ledger(other, ledger_id))
     assert metadata.last_entry_id == 0
     with pytest.raises((LedgerClosedError, ClientLedgerFencedError)):
         world.run(one_shot_adds.release_ledger(writer))
@@ -276,7 +276,7 @@ def test_a_recovery_beats_the_claim() -> None:
         3.0 if op.session_id == client.store.session_id and op.name == "set" else 0.0
     )
     claiming = world.start(one_shot_adds.claim_ledger(client, ledger_id))
-    metadata = world.run(operations.recover_ledger(other, ledger_id))
+    metadata = world.run(cluster_operations.recover_ledger(other, ledger_id))
     assert metadata.last_entry_id == 1
     world.settle(10)
     assert isinstance(claiming.result, (LedgerClosedError, ClientLedgerFencedError))
@@ -294,7 +294,7 @@ def test_a_claim_without_an_answer_does_not_outlive_the_ledger() -> None:
     claiming = world.start(one_shot_adds.claim_ledger(client, ledger_id))
     world.settle(1)
     assert (len(lost), claiming.done) == (1, False)
-    recovered = world.run(operations.recover_ledger(other, ledger_id))
+    recovered = world.run(cluster_operations.recover_ledger(other, ledger_id))
     assert recovered.last_entry_id == 0
     # Its entries go to bookies that were never fenced, as when a bookie is decommissioned.
     stored = world.run(other.read_metadata(ledger_id))
@@ -317,7 +317,7 @@ def test_a_claimant_that_dies_leaves_the_ledger_to_recovery(protocol: ProtocolVe
     survivor = world.client(protocol=protocol, seed=3)
     with pytest.raises(NotHandedOverError):
         world.run(one_shot_adds.claim_ledger(survivor, ledger_id))
-    assert world.run(operations.recover_ledger(survivor, ledger_id)).last_entry_id == 1
+    assert world.run(cluster_operations.recover_ledger(survivor, ledger_id)).last_entry_id == 1
     # Frozen for ever and thawed: what it holds in its hands is worth nothing any more.
     with pytest.raises(ClientError):
         world.run(one_shot_adds.release_ledger(writer))

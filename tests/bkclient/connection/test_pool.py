@@ -27,7 +27,7 @@ from wire.messages import (
     ReadRequest,
     Request,
 )
-from wire.records.service_info import BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BookieServiceInfo, Endpoint
 
 B1 = BookieId("b1:3181")
 L = LedgerId(4)

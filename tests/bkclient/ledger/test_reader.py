@@ -9,7 +9,8 @@ import attrs
 import pytest
 from twisted.internet.defer import CancelledError
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
+from bkclient.admin.cluster_operations import read_entry_from
 from bkclient.client import Client
 from bkclient.errors import (
     BookieUnavailableError,
@@ -362,7 +363,7 @@ def test_an_open_ledger_is_refused_beyond_the_lac_unless_asked_for(
     world.settle(1)
     assert reader.is_closed
     assert reader.last_add_confirmed == 5
-    assert world.run(operations.confirmed_end(client, writer.ledger_id)) == (5, 6)
+    assert world.run(cluster_operations.confirmed_end(client, writer.ledger_id)) == (5, 6)
 
 
 @pytest.mark.parametrize("batch_reads", [True, False])
@@ -594,7 +595,7 @@ def test_a_tail_follows_a_recovery_to_its_end() -> None:
     tailing = world.start(collect(reader.tail()))
     world.settle(1)
     writer.abandon()
-    world.run(operations.recover_ledger(other, writer.ledger_id))
+    world.run(cluster_operations.recover_ledger(other, writer.ledger_id))
     assert tailing.finish(30) == [b"0", b"1", b"2"]
 
 
@@ -606,15 +607,15 @@ def test_the_bookies_of_a_cluster() -> None:
     client = world.client()
     world.kill("b2")
     world.run(client.store.write_cookie(BookieId("b9"), b"cookie", -2))
-    found = {one.bookie_id: one for one in world.run(operations.list_bookies(client))}
+    found = {one.bookie_id: one for one in world.run(cluster_operations.list_bookies(client))}
     assert found[BookieId("b1")].state is BookieState.WRITABLE
     assert found[BookieId("b1")].info is not None
     assert found[BookieId("b9")].state is BookieState.DOWN
     assert BookieId("b2") not in found
-    info = world.run(operations.bookie_info(client, BookieId("b1")))
+    info = world.run(cluster_operations.bookie_info(client, BookieId("b1")))
     assert (info.total_bytes, info.free_bytes) == (1000, 400)
     with pytest.raises(BookieUnavailableError):
-        world.run(operations.bookie_info(client, BookieId("b2")))
+        world.run(cluster_operations.bookie_info(client, BookieId("b2")))
 
 
 def test_one_entry_from_one_bookie() -> None:
@@ -622,13 +623,11 @@ def test_one_entry_from_one_bookie() -> None:
     client = world.client()
     writer = write(world, client, 3)
     bookie = members(world, writer)[1]
-    read = operations.read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2))
+    read = read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2))
     assert world.run(read).payload == b"2" * 10
     del bookie.ledgers[writer.ledger_id].entries[2]
     with pytest.raises(NoSuchEntryInLedgerError):
-        world.run(
-            operations.read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2))
-        )
+        world.run(read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2)))
 
 
 def test_listing_and_deleting() -> None:

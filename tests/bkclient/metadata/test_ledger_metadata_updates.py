@@ -17,7 +17,6 @@ from bkclient.errors import (
     NoSuchLedgerError,
     UnexpectedConditionError,
 )
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.ledger_metadata_updates import (
     LocalMetadata,
@@ -29,6 +28,7 @@ from bkclient.metadata.ledger_metadata_updates import (
     with_ensemble,
     writer_may_close,
 )
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

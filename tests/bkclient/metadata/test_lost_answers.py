@@ -12,9 +12,9 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW, SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError, NotFoundError, NotInitializedError
 from bkclient.metadata.tree.nodes import ATTEMPTS_MAX
+from bkclient.metadata.versions_and_watches import NEW, SessionEvent
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, run, start
 from tests.support.memory_zookeeper import Fault, MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.ids import LedgerId

@@ -8,8 +8,8 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import IncompatibleLayoutError
+from bkclient.metadata.versions_and_watches import StoredNode
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.ids import LedgerId
 

@@ -8,8 +8,8 @@ from twisted.internet.task import Clock
 
 from bkclient.concurrency import for_each
 from bkclient.errors import ClientClosedError
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.session_state import SessionState
+from bkclient.metadata.versions_and_watches import SessionEvent
 
 
 def test_where_the_first_failure_ends_all_that_wait_the_end_of_the_session_is_told_to_all() -> None:

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.records.service_info import BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BookieServiceInfo, Endpoint
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerError
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
+from bkclient.metadata.versions_and_watches import Versioned
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.replication.ledger_verification import (
     BATCH,

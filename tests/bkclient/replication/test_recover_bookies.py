@@ -18,7 +18,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.recovery_run import mark
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.replication.fragment_copy import CopiedEntry
 from bkclient.replication.recover_bookies import (
     LedgerMove,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.replication import replica_map
 from tests.bkclient.worlds import FakeBookie, Fate, World
 from wire.codes import DigestType, ProtocolVersion, ReturnCode
@@ -148,8 +148,8 @@ def test_no_lie_is_taken_for_an_entry_or_holds_the_client_up(
         scenario.attempt(reader.poll_lac(19, wait_s=0.5))
         reader.close()
     for bookie_id in world.bookies:
-        scenario.attempt(operations.bookie_info(client, bookie_id))
-        scenario.attempt(operations.read_entry_from(client, bookie_id, ledger_id, 3))
+        scenario.attempt(cluster_operations.bookie_info(client, bookie_id))
+        scenario.attempt(cluster_operations.read_entry_from(client, bookie_id, ledger_id, 3))
     scenario.attempt(replica_map.map_replicas(client, ledger_id))
     reader = scenario.attempt(client.open_ledger(ledger_id, password=b"secret"))
     if reader is not None:

@@ -13,7 +13,7 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.errors import (
@@ -453,7 +453,7 @@ def test_recovery_of_striped_ledgers(
     world.run(writer.add_many(payloads))
     world.settle(1)
     steps: list[RecoveryProgress] = []
-    metadata = world.run(operations.recover_ledger(other, writer.ledger_id, steps.append))
+    metadata = world.run(cluster_operations.recover_ledger(other, writer.ledger_id, steps.append))
     assert metadata.last_entry_id == 39
     assert metadata.length == sum(map(len, payloads))
     assert steps[0].step == "fencing"
@@ -470,7 +470,7 @@ def test_the_last_step_of_a_recovery_has_the_end_of_a_short_ledger(entries: int)
     writer = open_writer(world, client)
     world.run(writer.add_many([b"entry"] * entries))
     steps: list[RecoveryProgress] = []
-    metadata = world.run(operations.recover_ledger(other, writer.ledger_id, steps.append))
+    metadata = world.run(cluster_operations.recover_ledger(other, writer.ledger_id, steps.append))
     assert (steps[-1].last_entry, metadata.last_entry_id) == (entries - 1, entries - 1)
 
 
@@ -623,7 +623,7 @@ def test_a_report_that_fails_ends_the_recovery_with_its_error(step: str) -> None
 
     failure = world.failure(
         Deferred.fromCoroutine(
-            operations.recover_ledger(world.client(seed=1), writer.ledger_id, report)
+            cluster_operations.recover_ledger(world.client(seed=1), writer.ledger_id, report)
         )
     )
     assert "nobody reads the progress" in str(failure)
@@ -688,14 +688,14 @@ def test_fencing_alone_reports_who_answered() -> None:
     world.run(writer.add(b"x"))
     first, second, third = members(world, writer)
     world.kill(third.bookie_id)
-    report = world.run(operations.fence_ledger(other, writer.ledger_id))
+    report = world.run(cluster_operations.fence_ledger(other, writer.ledger_id))
     assert report.fenced == (first.bookie_id, second.bookie_id)
     assert set(report.failed) == {third.bookie_id}
     assert report.covered
     assert not report.was_closed
     assert world.stored(writer.ledger_id).state is LedgerState.IN_RECOVERY
     world.kill(second.bookie_id)
-    assert not world.run(operations.fence_ledger(other, writer.ledger_id)).covered
+    assert not world.run(cluster_operations.fence_ledger(other, writer.ledger_id)).covered
     with pytest.raises(ClientError):
         world.run(writer.add(b"y"))
 
@@ -705,5 +705,5 @@ def test_fencing_a_closed_ledger_touches_nobody() -> None:
     client = world.client()
     writer = open_writer(world, client)
     world.run(writer.close())
-    assert world.run(operations.fence_ledger(client, writer.ledger_id)).was_closed
+    assert world.run(cluster_operations.fence_ledger(client, writer.ledger_id)).was_closed
     assert not any(is_fence(r) for bookie in world.bookies.values() for r in bookie.log)

@@ -26,7 +26,7 @@ from tests.bkctl.support.terminal import FakeHost
 
 HEAVY = ("twisted", "kazoo", "rich", "pyspark", "pyarrow", "attr", "attrs", "google.protobuf",
          "sqlite3", "crc32c", "asyncio", "bkclient", "bookied", "wire")  # fmt: skip
-DATA_PATH = ("bkclient.ledger.context", "bkclient.connection.channel", "bkclient.ledger.reader",
+DATA_PATH = ("bkclient.ledger.cluster", "bkclient.connection.channel", "bkclient.ledger.reader",
              "bkclient.ledger.writer", "wire.frames.v2", "wire.messages", "rich")  # fmt: skip
 
 

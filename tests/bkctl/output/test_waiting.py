@@ -6,7 +6,7 @@ import pytest
 
 from bkctl.global_options import Options
 from bkctl.output.line_pace import LinePace
-from bkctl.session.messages import Messages, waiting
+from bkctl.session.stderr_and_stdin import Messages, waiting
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until
 

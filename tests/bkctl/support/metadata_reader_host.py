@@ -13,8 +13,13 @@ from tests.bkctl.support.terminal import FakeHost
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata, encode_metadata
+from wire.records.bookie_service_info import (
+    BOOKIE_RPC,
+    BookieServiceInfo,
+    Endpoint,
+    encode_service_info,
+)
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
-from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint, encode_service_info
 
 URI = "zk+hierarchical://host:1/ledgers"
 NAMES = tuple(BookieId(f"bookie-{number}:3181") for number in range(4))

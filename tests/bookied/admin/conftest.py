@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
 from bookied.admin.api import Access, Api
-from bookied.admin.control.control import Control
-from bookied.admin.http.messages import Credentials, HttpReply, HttpRequest
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import Credentials, HttpReply, HttpRequest
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from wire.ids import LedgerId

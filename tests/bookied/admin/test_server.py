@@ -15,7 +15,7 @@ from bookied.service.autorecovery import AutoRecoveryService
 from tests.bookied.worlds.clock_world import FakeListener, World
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId
-from wire.records.service_info import Endpoint
+from wire.records.bookie_service_info import Endpoint
 
 
 def served(world: World) -> AdminServer:

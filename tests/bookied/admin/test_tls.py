@@ -24,7 +24,7 @@ from tests.bookied.worlds.fakes import done
 from tests.bookied.worlds.secured_link import conf
 from tests.support.certificates import PASSWORD, Authority, Issued
 from tests.support.tls_link import Link
-from wire.records.service_info import Endpoint
+from wire.records.bookie_service_info import Endpoint
 
 AUTHORITY, STRANGERS = Authority(), Authority("strangers")
 SERVER = AUTHORITY.issue("server")

@@ -11,8 +11,8 @@ from twisted.internet.defer import CancelledError
 
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
 from bkclient.metadata.tree.nodes import ATTEMPTS_MAX
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.replication.autorecovery_admin import request_checks
 from bookied.autorecovery.audit_schedule import AGAIN_S, REQUESTS_S, RETRY_S
 from bookied.autorecovery.auditor import Auditor

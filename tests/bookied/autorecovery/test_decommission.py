@@ -10,7 +10,7 @@ from bkclient.admin.cookies import CookieNeededError
 from bkclient.client import Client
 from bkclient.errors import IllegalOperationError, MetadataSerializationError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.replication.decommission import (
     LOOK_S_MAX,
     DecommissionProgress,

@@ -8,9 +8,9 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from bkclient.replication.autorecovery_admin import trigger_audit
-from bookied.admin.monitoring import bookied_metrics
+from bookied.admin.monitoring import metrics_with_own_names
 from bookied.admin.monitoring.prometheus_text import exposition
-from bookied.autorecovery.sessions import AutoRecoverySession
+from bookied.autorecovery.auditor_and_worker import AutoRecoverySession
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import FAILURES_MAX, RepairStats, WorkerStats
 from tests.bkclient.replication_world import STRIPED, closed_ledger, member, store_of
@@ -32,7 +32,7 @@ class Counted:
         world.settle()
 
     def value(self, name: str, **labels: str) -> float:
-        text = exposition(bookied_metrics.of_autorecovery(self.stats))
+        text = exposition(metrics_with_own_names.of_autorecovery(self.stats))
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name in {name, f"{name}_total"} and sample.labels == labels:
@@ -151,6 +151,6 @@ def test_audits_that_wait_or_are_left_out_are_counted() -> None:
 
 
 def test_alone_the_names_have_one_scope_less() -> None:
-    text = exposition(bookied_metrics.of_autorecovery(RepairStats(), prefix=""))
+    text = exposition(metrics_with_own_names.of_autorecovery(RepairStats(), prefix=""))
     assert "\n# TYPE replication_worker_rereplicate summary\n" in text
     assert "# TYPE auditor_AUDIT_BOOKIES_TIME summary\n" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.versions_and_watches import Versioned
 from bookied.autorecovery.lost_bookies import Audit, AuditLater, LostBookies
 from wire.ids import BookieId
 

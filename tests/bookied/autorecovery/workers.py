@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from bkclient.client import Client
-from bookied.autorecovery.sessions import AutoRecoverySession
+from bookied.autorecovery.auditor_and_worker import AutoRecoverySession
 from bookied.autorecovery.worker import Worker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from tests.bkclient.replication_world import marks

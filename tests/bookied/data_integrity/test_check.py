@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerRecoveryError, MetadataSerializationError, ReadFailedError
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.versions_and_watches import Versioned
 from bookied.data_integrity.check import IntegrityCheck
 from bookied.errors import DbRecordError
 from tests.bookied.data_integrity.test_plan import HERE, metadata

@@ -12,8 +12,8 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
-from bkclient.metadata.api import ANY
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.versions_and_watches import ANY
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.bookie_id import Identity
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie

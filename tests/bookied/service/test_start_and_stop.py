@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.tls import StoreType
-from bkclient.metadata.api import ANY
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.versions_and_watches import ANY
 from bookied.directories.last_journal_note import ALL_LEDGERS, NO_LEDGER
 from bookied.directories.lock import is_locked
 from bookied.directories.roots import VERSION, Directories, was_dirty

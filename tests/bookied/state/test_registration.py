@@ -8,9 +8,9 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bkclient.metadata.api import NEW, SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import NEW, SessionEvent
 from bookied.errors import (
     BookieExitStatus,
     BookieStopError,
@@ -21,7 +21,7 @@ from bookied.state.registration import Registration
 from tests.bookied.worlds.fakes import done
 from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import BookieId
-from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 B1 = BookieId("b1")
 INFO = BookieServiceInfo((Endpoint("bookie", 3181, "h", BOOKIE_RPC),))

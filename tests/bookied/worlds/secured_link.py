@@ -16,8 +16,8 @@ from bkclient.connection.security.tls_and_sasl_handshake import Greeting, greeti
 from bkclient.connection.security.tls_contexts import TlsContexts
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from bookied.server.access.authenticators import open_authenticator
-from bookied.server.context import AccessRules
 from bookied.server.limits.handshake_turns import HANDSHAKE_GAP_S
+from bookied.server.shared_by_connections import AccessRules
 from tests.bookied.worlds.served_bookie import Serving
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.tls_link import Link

@@ -15,11 +15,11 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bookied.server.connection import BookieConnection
-from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.rules.request_rules import Bookie, ReadLimits
 from bookied.server.server import BookieServer
+from bookied.server.shared_by_connections import AccessRules
 from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.rocks.index import RocksIndex

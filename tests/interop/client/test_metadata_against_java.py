@@ -11,8 +11,8 @@ import pytest
 
 from bkclient.errors import MetadataVersionError
 from bkclient.metadata import open_metadata, zk_paths
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import NotInitializedError
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata

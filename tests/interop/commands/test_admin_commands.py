@@ -13,8 +13,8 @@ import attrs
 import pytest
 
 from bkclient.blocking import with_store
-from bkclient.metadata.api import NEW
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.commands.local.ports import free_port
 from tests.bkclient.metadata.values import B1, B2, B3, closed, metadata
 from tests.interop.peers.both_shells import INSTANCE_ID, Side, bkctl

@@ -9,10 +9,10 @@ import attrs
 import pytest
 from kazoo.security import make_digest_acl
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.cli.root import cli
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bkctl.environment_and_streams import Host
@@ -56,7 +56,7 @@ class Forbidden:
 @pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeperProcess) -> Iterator[Forbidden]:
     uri = f"zk+hierarchical://{zookeeper.address}/forbidden"
-    with_store(uri, operations.init_cluster)
+    with_store(uri, cluster_operations.init_cluster)
     reactor = reactor_in_thread()
     store = open_metadata(uri, reactor=reactor)
 

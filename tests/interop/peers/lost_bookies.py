@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.metadata.errors import CookieNotFoundError
 from bkclient.metadata.tree.store import MetadataStore
@@ -124,7 +124,7 @@ class Cluster:
             for entry_id, payload in enumerate(entries):
                 ensemble = metadata.fragment_of(entry_id).ensemble
                 for index in write_set(entry_id, len(ensemble), metadata.write_quorum):
-                    found = await operations.read_entry_from(
+                    found = await cluster_operations.read_entry_from(
                         self.client, ensemble[index], ledger_id, EntryId(entry_id)
                     )
                     assert found.payload == payload

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from twisted.internet.protocol import Protocol
 from twisted.logger import LogEvent, globalLogPublisher
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load
@@ -238,8 +238,8 @@ def read_all_ways(client: Client, ledger_id: LedgerId) -> list[Entry]:
             attempt(reader.try_read_last_confirmed())
             attempt(reader.poll_lac(COUNT - 1, wait_s=0.2))
         call(reader.close)
-    attempt(operations.bookie_info(client, BookieId("b1")))
-    attempt(operations.read_entry_from(client, BookieId("b1"), ledger_id, 3))
+    attempt(cluster_operations.bookie_info(client, BookieId("b1")))
+    attempt(cluster_operations.read_entry_from(client, BookieId("b1"), ledger_id, 3))
     return found
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import BKCTL
 from tests.shell.screen import terminal
 from wire.ids import BookieId
-from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 pytestmark = pytest.mark.processes
 
@@ -46,7 +46,7 @@ socket.getaddrinfo = getaddrinfo
 def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Give a cluster of bookies whose names do not resolve, and of others that never answer."""
     uri = f"sqlite:///{tmp_path_factory.mktemp('silent') / 'cluster.db'}"
-    with_store(uri, operations.init_cluster)
+    with_store(uri, cluster_operations.init_cluster)
     reactor = reactor_in_thread()
     store = open_metadata(uri, reactor=reactor)
     with ExitStack() as sockets:

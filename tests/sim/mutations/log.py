@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
-from bkclient.log import LogManager, Position, manager
+from bkclient.log import LogManager, Position, log_manager
 from bkclient.log.append_queue import Append, AppendQueue
 from bkclient.log.failed_appends import AppendRepair, RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
@@ -13,7 +13,7 @@ from bkclient.log.open_segments import Segments
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
 from bkclient.log.trim_and_delete import LogRemoval
-from bkclient.metadata.api import ANY
+from bkclient.metadata.versions_and_watches import ANY
 from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.ids import LedgerId
 
@@ -211,7 +211,7 @@ def _batches_not_marked(stack: Stack) -> None:
 
 def _marks_not_seen(stack: Stack) -> None:
     """A log takes ledgers that a sweep has marked."""
-    put(stack, manager, SWEPT_KEY="")
+    put(stack, log_manager, SWEPT_KEY="")
 
 
 LOG_MUTATIONS: Final[dict[str, Mutation]] = {

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 from bkclient.client import Client
 from bkclient.errors import MetadataVersionError, NoSuchLedgerError
-from bkclient.log import manager
+from bkclient.log import log_manager
 from bkclient.log.ledger_list import batch_of
 from bkclient.log.record import LastBatch, LogRecord
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, Version, Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata, Updater
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.rows import Rows, Sessions
-from bkclient.metadata.tree import logs, store_part
+from bkclient.metadata.tree import logs, tree_part
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.nodes import Tree
+from bkclient.metadata.versions_and_watches import ANY, Version, Versioned
 from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -32,7 +32,7 @@ _BATCHES: Final = "tests.bkclient.log.test_batches"
 
 def records_of_before(stack: Stack) -> None:
     """Versions of a log's node count whichever transaction created it."""
-    usual = store_part.checked
+    usual = tree_part.checked
 
     async def checked(tree: Tree, path: str, version: Version) -> tuple[int, Version]:
         return await usual(tree, path, version if version == ANY else version % 2**32)
@@ -105,7 +105,7 @@ def _gaps_end_batches(stack: Stack) -> None:
                 return LastBatch(stream, found)
         return None
 
-    put(stack, manager, last_batch=last_batch)
+    put(stack, log_manager, last_batch=last_batch)
 
 
 def _closed_is_settled(stack: Stack) -> None:
@@ -115,7 +115,7 @@ def _closed_is_settled(stack: Stack) -> None:
         last = record.last_ledger_id
         return last is None or (await client.read_metadata(last)).value.is_closed
 
-    put(stack, manager, is_settled=is_settled)
+    put(stack, log_manager, is_settled=is_settled)
 
 
 def _write_blindly(stack: contextlib.ExitStack) -> None:

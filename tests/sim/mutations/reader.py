@@ -8,8 +8,8 @@ from typing import Any, Final
 import attrs
 
 from bkclient.ledger import opening
+from bkclient.ledger.reads.answer_verifier import AnswerVerifier
 from bkclient.ledger.reads.tail import ConfirmedEnd, MetadataFollower
-from bkclient.ledger.reads.verifier import AnswerVerifier
 from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.digest import _Digester
 from wire.ledger_metadata import LedgerMetadata

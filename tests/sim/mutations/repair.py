@@ -11,10 +11,10 @@ from twisted.internet.task import deferLater
 from bkclient.admin import cookies
 from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY
 from bkclient.metadata.tree.nodes import Stat, retry_until_answered
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from bkclient.metadata.tree.underreplication.queue import TreeLocks
+from bkclient.metadata.versions_and_watches import ANY
 from bkclient.quorum import fragments
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, Swap
 from bkclient.replication import decommission, fragment_copy, replica_check

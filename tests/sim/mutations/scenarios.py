@@ -17,10 +17,10 @@ from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, HandoverSta
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import Version
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TOMBSTONE, TreeLogs
 from bkclient.metadata.tree.nodes import NoNodeError
+from bkclient.metadata.versions_and_watches import Version
 from bookied.autorecovery.worker import RepairOutcome, Worker
 from bookied.data_integrity import check as integrity
 from bookied.directories import cookie_check

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.replication.recover_bookies import RecoverOptions, recover_bookies
-from bookied.autorecovery.sessions import AutoRecoverySession
+from bookied.autorecovery.auditor_and_worker import AutoRecoverySession
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
 from tests.sim.engine.oracle import BrokenInvariantError

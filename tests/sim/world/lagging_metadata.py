@@ -16,8 +16,8 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import Version
 from bkclient.metadata.tree.nodes import Fired, Node, NoNodeError, Stat, retry_until_answered
+from bkclient.metadata.versions_and_watches import Version
 from tests.sim.engine.oracle import WatchedCluster
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryTree
 

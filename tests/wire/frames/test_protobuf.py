@@ -16,7 +16,7 @@ from wire.ledger_metadata import decode_metadata
 from wire.messages import AddRequest, AuthRequest, ReadRequest
 from wire.pb import bookkeeper_pb2 as pb
 from wire.pb import data_formats_pb2 as stored
-from wire.records.service_info import decode_service_info
+from wire.records.bookie_service_info import decode_service_info
 
 NO_TEXT = b"\xff\xfe"
 

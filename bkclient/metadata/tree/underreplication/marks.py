@@ -12,7 +12,6 @@ import attrs
 from bkclient.concurrency import for_each, wall_ms
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark, Missing
 from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
@@ -26,12 +25,13 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
-from bkclient.metadata.tree.underreplication.branch import (
+from bkclient.metadata.tree.underreplication.repair_nodes import (
     READS_AT_ONCE,
     RepairPart,
     readable_mark,
     stored_mark,
 )
+from bkclient.metadata.versions_and_watches import DamagedMark, Missing
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.records.underreplication import UnderreplicatedMark, decode_mark, encode_mark

@@ -13,7 +13,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import HeldLock, Watch
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
@@ -24,8 +23,9 @@ from bkclient.metadata.tree.nodes import (
     Stat,
     Tree,
 )
-from bkclient.metadata.tree.underreplication.branch import RepairPart, name_in_lock
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
+from bkclient.metadata.tree.underreplication.repair_nodes import RepairPart, name_in_lock
+from bkclient.metadata.versions_and_watches import HeldLock, Watch
 from wire.ids import LedgerId
 from wire.records.underreplication import LockData, decode_lock, encode_lock
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import Versioned, Watch
 from bkclient.metadata.errors import AlreadySetError
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
@@ -13,13 +12,14 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     retry_until_answered,
 )
-from bkclient.metadata.tree.underreplication.branch import (
+from bkclient.metadata.tree.underreplication.repair_nodes import (
     RepairPart,
     check_path,
     encode_delay,
     parse_delay,
     stored_check_time,
 )
+from bkclient.metadata.versions_and_watches import Versioned, Watch
 from wire.records.underreplication import encode_check_time
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.metadata.tree.nodes import run_together
@@ -231,7 +231,7 @@ async def _only_copies(
 async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | None:
     """Return the free bytes of these bookies together; None if a bookie does not answer."""
     try:
-        asked = await run_together(operations.bookie_info(client, one) for one in bookies)
+        asked = await run_together(cluster_operations.bookie_info(client, one) for one in bookies)
     except ClientError:
         return None
     return sum(one.free_bytes for one in asked)
@@ -438,7 +438,7 @@ def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
 def _warn_of_unknown(session: Session, bookie_id: BookieId) -> None:
     """Warn if an unknown id is similar to a bookie's id: it may be mistyped."""
     similar = similar_bookie(
-        bookie_id, [one.bookie_id for one in session.call(operations.list_bookies)]
+        bookie_id, [one.bookie_id for one in session.call(cluster_operations.list_bookies)]
     )
     if similar:
         session.warn(f"nothing in the cluster has the id {bookie_id}{similar}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.errors import ClientError, LedgerRecoveryError
 from bkclient.replication.decommission import remove_marks_of_moved
 from bkclient.replication.fragment_copy import CopiedEntry
@@ -98,7 +98,7 @@ def recover(
         )
     )
     for ledger_id in sorted({*ledger_ids} - {one.ledger_id for one in found}):
-        session.call(operations.read_metadata, ledger_id)
+        session.call(cluster_operations.read_metadata, ledger_id)
         session.note(
             f"no fragment of ledger {ledger_id} lists {', '.join(bookies)}: its entries are on "
             f"other bookies, which `bkctl ledger map {ledger_id}` shows"
@@ -197,7 +197,7 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_ids: Sequence[L
 
     session.emit_all(rows(), BookieLedger)
     for ledger_id in sorted(left):
-        session.call(operations.read_metadata, ledger_id)
+        session.call(cluster_operations.read_metadata, ledger_id)
     _require_known(session, bookies, listed)
     for error in unreadable.values():
         session.warn(str(error))  # The error names the ledger.
@@ -261,7 +261,7 @@ def require_known(
 def _require_known(
     session: Session, bookies: Collection[BookieId], listed: Collection[BookieId]
 ) -> None:
-    known: set[BookieId] = {one.bookie_id for one in session.call(operations.list_bookies)}
+    known: set[BookieId] = {one.bookie_id for one in session.call(cluster_operations.list_bookies)}
     for bookie_id in bookies:
         if bookie_id not in known.union(listed):
             raise NothingFoundError(

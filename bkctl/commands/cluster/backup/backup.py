@@ -9,8 +9,8 @@ from pathlib import Path
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import MetadataAccessError
+from bkclient.metadata.versions_and_watches import StoredNode
 from bkctl.commands.cluster.backup.backup_file import INFO_COLUMNS, BackupInfo, write_nodes
 from bkctl.errors import CommandError, NothingFoundError, RefusedError
 from bkctl.output.atomic_file import replacing_file, require_new

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode
+from bkclient.metadata.versions_and_watches import StoredNode
 from bkctl.commands.cluster.node_decoding import KnownNode, known
 from bkctl.errors import CommandError
 from bkctl.output.units import counted, rfc3339

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError, NotInitializedError
 from bkclient.metadata.tree.logs import TOMBSTONE
+from bkclient.metadata.versions_and_watches import StoredNode
 from bkclient.replication.ledger_verification import lost_ledgers
 from bkctl.commands.cluster.backup import backup_file
 from bkctl.commands.cluster.backup.backup_file import BackupCounts, BackupInfo

@@ -14,8 +14,8 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
-from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.errors import NoSuchLogError
+from bkclient.metadata.versions_and_watches import StoredLedger
 from bkctl.commands.export.spark.source_options import EARLIEST, PositionOption, SourceOptions
 from bkctl.commands.export.task.ledger_ends import extent_of, stored_ledgers
 from bkctl.commands.export.task.partitions import LedgerExtent

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 from twisted.internet.task import deferLater
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.topic.managed_ledger import MessageId, TopicLedger, TopicLedgers
@@ -297,7 +297,7 @@ async def _extent(
     last, length = EntryId(ledger.entries - 1), ledger.size_bytes
     if not has_end:
         try:
-            last, length = await operations.confirmed_end(client, ledger.ledger_id)
+            last, length = await cluster_operations.confirmed_end(client, ledger.ledger_id)
         except NoSuchLedgerError as error:
             if options.fail_on_data_loss:
                 raise TopicTrimmedError(

@@ -16,15 +16,15 @@ from collections.abc import (
 )
 from typing import Any, Final
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IncorrectParameterError, NoSuchLedgerError
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, LedgerList
-from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.errors import MetadataUnavailableError, NoSuchLogError
 from bkclient.metadata.stored_values import IDS_AT_ONCE
+from bkclient.metadata.versions_and_watches import StoredLedger
 from bkclient.topic.names import OffloadedError
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent, planned_ctime_ms
@@ -218,7 +218,7 @@ def _reason(error: BookKeeperError) -> str:
 
 async def _recover(client: Client, metadata: dict[LedgerId, LedgerMetadata]) -> None:
     async def close(ledger_id: LedgerId) -> None:
-        metadata[ledger_id] = await operations.recover_ledger(client, ledger_id)
+        metadata[ledger_id] = await cluster_operations.recover_ledger(client, ledger_id)
 
     await for_each(list(metadata), close, RECOVERIES_AT_ONCE)
 
@@ -231,7 +231,7 @@ async def extent_of(client: Client, ledger_id: LedgerId, metadata: LedgerMetadat
     """
     if metadata.is_closed:
         return _closed_extent(ledger_id, metadata)
-    end, length = await operations.confirmed_end(client, ledger_id)
+    end, length = await cluster_operations.confirmed_end(client, ledger_id)
     return _extent(ledger_id, metadata, end, length)
 
 

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.versions_and_watches import Versioned
 from bkctl.commands.export.task.arrow_schema import COLUMNS, arrow_schema
 from bkctl.commands.export.task.partitions import EntryRange, planned_ctime_ms
 from wire.codes import ENTRY_HEADER_BYTES

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.client import Client
 from bkclient.quorum.distribution import write_set
 from bkclient.replication import replica_map
@@ -166,7 +166,8 @@ def show_map(
 
 async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
     found = await replica_map.map_replicas(client, ledger_id)
-    states = {one.bookie_id: one.state.value for one in await operations.list_bookies(client)}
+    bookies = await cluster_operations.list_bookies(client)
+    states = {one.bookie_id: one.state.value for one in bookies}
     return LedgerMap(
         replicas=found,
         states={bookie: states.get(bookie, "gone") for bookie in found.metadata.all_bookies()},

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.errors import IncorrectParameterError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataAccessError,
     NotInitializedError,
 )
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.metadata.zk_uri import parse_uri
 from bkclient.metadata.zookeeper_reader import open_metadata_reader
 from bkclient.metadata.zookeeper_reader.read_session import ReadSession
@@ -149,7 +149,7 @@ def test_it_sees_the_bookies_that_the_store_sees() -> None:
         await store.register(B2, info(B2), read_only=True)
         for bookie in (B1, B3):
             await store.write_cookie(bookie, b"cookie", NEW)
-        return await operations.list_bookies(attrs.make_class("Client", ["store"])(store))
+        return await cluster_operations.list_bookies(attrs.make_class("Client", ["store"])(store))
 
     stored = both.do(fill())
     server = both.server()

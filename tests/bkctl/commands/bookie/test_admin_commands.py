@@ -25,13 +25,13 @@ from bkctl.commands.bookie import admin_requests
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.global_options import Options
-from bkctl.output.results import Emitter
+from bkctl.output.emitter import Emitter
 from bkctl.output.views import view_of
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.session import Session
 from bookied.admin.api import Access, Api
-from bookied.admin.control.control import Control
-from bookied.admin.http.messages import Credentials, HttpRequest
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import Credentials, HttpRequest
 from bookied.config.reload import SettingsSource
 from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost
@@ -39,7 +39,7 @@ from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import BookieId
-from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 ME = BookieId("b1")
 PAGE = """\

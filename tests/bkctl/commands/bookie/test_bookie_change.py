@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.commands.bookie.rename import FLIPPING, IdChange
 from bookied.directories.roots import CURRENT
 from tests.bkclient.metadata.values import info, metadata

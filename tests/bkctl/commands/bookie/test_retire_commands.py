@@ -12,7 +12,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.replication.decommission import DecommissionProgress, decommission
 from bkclient.replication.recover_bookies import recover_bookies
 from bkclient.replication.repair_states import RepairState

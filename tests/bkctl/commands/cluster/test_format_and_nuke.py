@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bkclient.blocking import with_store
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.cli.root import cli
 from bkctl.commands.cluster.metadata_contents import read_contents
 from bkctl.errors import ConflictError

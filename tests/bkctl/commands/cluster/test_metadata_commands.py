@@ -20,8 +20,8 @@ from bkclient.blocking import with_store
 from bkclient.client import Client
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import NotInitializedError
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import nodes, watch
 from bkctl.commands.cluster.backup import backup_file, restore

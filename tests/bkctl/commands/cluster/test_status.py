@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.placement.rack_script import ScriptError
 from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample

@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import World

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import ANY
+from bkclient.metadata.versions_and_watches import ANY
 from bookied.directories.emptied_directories import ContentsNotes
 from bookied.directories.root_paths import note_paths
 from bookied.directories.roots import CURRENT, VERSION, Directories

@@ -18,7 +18,7 @@ from bkclient.blocking import with_store
 from bkclient.config.findings import Severity
 from bkclient.log import LogManager
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
+from bkclient.metadata.versions_and_watches import NEW, HeldLock, StoredLedger, Versioned
 from bkclient.replication.autorecovery_admin import Mark, Pause
 from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.cli.root import cli

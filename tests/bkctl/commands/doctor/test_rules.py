@@ -11,8 +11,8 @@ import click
 import pytest
 
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
-from bkclient.metadata.api import HeldLock
 from bkclient.metadata.stored_values import BookieState
+from bkclient.metadata.versions_and_watches import HeldLock
 from bkclient.placement.rack_script import ScriptError
 from bkclient.replication.autorecovery_admin import Mark
 from bkctl.bookies.bookie_columns import BookieSummary

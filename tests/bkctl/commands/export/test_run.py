@@ -29,7 +29,7 @@ from bkctl.commands.export.errors import (
 from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.spark.session import PREFIX, own_address, temporary_files
-from bkctl.commands.export.target.commit import STAGING_PREFIX, load_tree
+from bkctl.commands.export.target.export_commit import STAGING_PREFIX, load_tree
 from bkctl.commands.export.target.file_systems import open_files
 from bkctl.commands.export.target.manifest import ManifestError
 from bkctl.commands.export.target.verify_files import damaged_files

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.versions_and_watches import Versioned
 from bkctl.commands.ledger.columns import LedgerSummary
 from bkctl.commands.ledger.delete import DeletionCandidate, loss
 from bkctl.commands.ledger.list_and_show import LedgerFilter

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, Position
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.commands.log.columns import CursorRow
 from bkctl.commands.log.cursors import gauges
 from bkctl.exit_status import ExitStatus

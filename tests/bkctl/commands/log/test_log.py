@@ -14,7 +14,7 @@ import pytest
 from bkclient.log import LogManager, Position
 from bkclient.log.errors import NotLeaderError
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
-from bkclient.log.manager import LedgerInfo
+from bkclient.log.log_manager import LedgerInfo
 from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.log.columns import LogLedgerRow
 from bkctl.commands.log.lifecycle import delete_shown, removed_by_trim

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.cli.root import cli
 from bkctl.commands.ledger.commands import ledger
 from bkctl.commands.settings.profile_file import with_profile

@@ -34,7 +34,7 @@ from bookied.admin.http.limits import (
     HttpLimit,
     HttpTurns,
 )
-from bookied.admin.http.messages import JSON, Credentials, HttpReply, HttpRequest
+from bookied.admin.http.requests_and_replies import JSON, Credentials, HttpReply, HttpRequest
 from bookied.admin.http.site import site
 from bookied.admin.monitoring.http_metrics import HttpCounts
 

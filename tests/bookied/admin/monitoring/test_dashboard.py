@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bookied.admin.monitoring.dashboard import ALERTS, ROWS, alert_rules, grafana
 from bookied.config.bookie import StorageClass
-from tests.bookied.admin.monitoring.test_java_metrics import KINDS, Served, add
+from tests.bookied.admin.monitoring.test_metrics_with_java_names import KINDS, Served, add
 
 FUNCTIONS = {"sum", "max", "by", "rate", "increase", "ignoring"}
 OF_PROMETHEUS = {"up", "job", "instance"}

@@ -13,8 +13,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import capturedLogs
 
 from bookied.admin.api import Api
-from bookied.admin.control.control import Control
-from bookied.admin.http.messages import Credentials, HttpReply, HttpRequest
+from bookied.admin.control.operations import Control
+from bookied.admin.http.requests_and_replies import Credentials, HttpReply, HttpRequest
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.config.bookie import StorageClass
 from bookied.config.reload import EARLIER, RUN_TIME, SettingsSource

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bookied.directories.bookie_id import Identity
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger

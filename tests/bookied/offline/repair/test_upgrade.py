@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from bkclient.errors import MetadataStoreError
-from bkclient.metadata.api import ANY, NEW
+from bkclient.metadata.versions_and_watches import ANY, NEW
 from bookied.directories.roots import CURRENT, VERSION, Directories, prepare
 from bookied.errors import BadCookieError, DirectoryError, LayoutTooNewError, LayoutTooOldError
 from bookied.offline.repair.old_layout import RootState, read_layouts

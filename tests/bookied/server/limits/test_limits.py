@@ -15,13 +15,13 @@ from twisted.python.failure import Failure
 
 from bookied.server.access.access_check import AuthExchange
 from bookied.server.connection import BookieConnection
-from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import SILENT_S, ConnectionSettings
 from bookied.server.limits.limit_hits import TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
 from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, WaitTimes
 from bookied.server.server import BookieServer
+from bookied.server.shared_by_connections import AccessRules
 from tests.bookied.worlds.served_bookie import KEY, Client, Serving, Transport, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2

@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.versions_and_watches import Versioned
 from bookied.server.rules import metadata_fence_check as module
 from bookied.server.rules.metadata_fence_check import ASK_S, LATE_S, PAUSE_S, FenceCheck, FenceState
 from tests.bkclient.metadata.values import metadata

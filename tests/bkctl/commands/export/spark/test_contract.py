@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_operations
 from bkclient.blocking import BlockingClient
 from tests.bkctl.commands.export.test_run import close_at, damage, write_open
 from tests.bkctl.support.cluster import Cluster
@@ -72,7 +72,7 @@ def test_an_open_ledger_is_read_to_what_is_confirmed(spark, cluster, client, is_
 
     ledger_id = client.call(leave)
     if is_fenced:
-        client.call(operations.fence_ledger, ledger_id)
+        client.call(cluster_operations.fence_ledger, ledger_id)
     found = payloads_of(read(spark, cluster, ledger_id))
     # Bookies learn of the last one's confirmation with the next.
     assert found in ([b"a", b"b"], [b"a", b"b", b"c"])

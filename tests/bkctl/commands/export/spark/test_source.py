@@ -15,8 +15,8 @@ from pyspark.sql.types import TimestampType
 
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, LogManager, LogOptions, Position
-from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import NoSuchLogError
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.commands.export.spark.datasource import ALWAYS_TRUE, LedgerSource
 from bkctl.commands.export.spark.sink import json_of
 from bkctl.commands.export.spark.source_options import SourceOptionError

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from bkclient.blocking import BlockingClient
-from bkctl.commands.export.target.commit import STAGING_PREFIX
+from bkctl.commands.export.target.export_commit import STAGING_PREFIX
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.ports import free_port
 from tests.bkctl.support.cluster import BKCTL, Cluster

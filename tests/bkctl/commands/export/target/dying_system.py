@@ -6,7 +6,12 @@ import contextlib
 from typing import Any, Final
 
 from bkctl.commands.export.target.arrow_file_systems import ArrowFiles
-from bkctl.commands.export.target.commit import STAGING_PREFIX, commit, load_tree, sweep_staging
+from bkctl.commands.export.target.export_commit import (
+    STAGING_PREFIX,
+    commit,
+    load_tree,
+    sweep_staging,
+)
 from bkctl.commands.export.target.file_systems import TargetFiles
 from tests.bkctl.commands.export.target.test_commit import AFTER, BEFORE, Killed, change, seed
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bkctl.commands.export.target.arrow_file_systems import ArrowFiles
-from bkctl.commands.export.target.commit import COMMIT_PATH
+from bkctl.commands.export.target.export_commit import COMMIT_PATH
 from bkctl.commands.export.target.file_systems import open_files
 from tests.bkctl.commands.export.target.dying_system import (
     DyingSystem,

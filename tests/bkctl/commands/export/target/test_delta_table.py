@@ -15,7 +15,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from bkctl.commands.export.errors import ExportWriteError, ForeignFilesError, TableChangedError
-from bkctl.commands.export.target.commit import (
+from bkctl.commands.export.target.delta_table import check_table
+from bkctl.commands.export.target.export_commit import (
     COMMIT_PATH,
     STAGING_PREFIX,
     Commit,
@@ -23,7 +24,6 @@ from bkctl.commands.export.target.commit import (
     load_tree,
     sweep_staging,
 )
-from bkctl.commands.export.target.delta_table import check_table
 from bkctl.commands.export.target.file_systems import LocalFiles
 from bkctl.commands.export.target.manifest import DELTA, FULL_EVERY, TargetTree
 from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.commands.export.target.commit import COMMIT_PATH, load_tree
+from bkctl.commands.export.target.export_commit import COMMIT_PATH, load_tree
 from bkctl.commands.export.target.file_systems import LocalFiles
 from bkctl.commands.export.target.manifest import ManifestError, TargetTree, decode_run
 from bkctl.commands.export.target.verify_files import check_ranges

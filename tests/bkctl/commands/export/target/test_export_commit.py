@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from bkctl.commands.export.errors import ExportVerifyError, ForeignFilesError
-from bkctl.commands.export.target.commit import (
+from bkctl.commands.export.target.export_commit import (
     COMMIT_PATH,
     STAGING_PREFIX,
     Commit,

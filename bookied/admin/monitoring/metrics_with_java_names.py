@@ -24,7 +24,7 @@ from bookied.admin.monitoring.prometheus_text import (
 )
 from bookied.config.bookie import StorageClass
 from bookied.server.server import BookieServer
-from bookied.service.background import Collectors
+from bookied.service.garbage_and_autorecovery import Collectors
 from bookied.service.start_and_stop import BookieService
 from bookied.state.bookie_state import State
 from bookied.stats.metrics import (

@@ -18,7 +18,7 @@ from bkctl.commands.ledger.create import LedgerCreated
 from bkctl.commands.ledger.write import EntriesAdded
 from bkctl.errors import UsageError
 from bkctl.global_options import OUTPUTS, Options
-from bkctl.output.results import Emitter
+from bkctl.output.emitter import Emitter
 from tests.bkctl.support.terminal import FakeHost
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bookied.admin.http.messages import BadHttpRequestError, HttpRequest
+from bookied.admin.http.requests_and_replies import BadHttpRequestError, HttpRequest
 
 
 def test_a_body_is_a_json_object() -> None:

@@ -15,7 +15,7 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.store import MetadataStore
 from bkclient.replication.recover_bookies import RecoverReport, recover_bookies
-from bookied.autorecovery.sessions import AGAIN_S, AutoRecoveryBesideBookie
+from bookied.autorecovery.auditor_and_worker import AGAIN_S, AutoRecoveryBesideBookie
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
 from tests.bkclient.replication_world import (

@@ -22,8 +22,8 @@ from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.concurrency import cancel
-from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import SessionEvent
 from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.repeated_failure import RepeatedFailure
 from bookied.autorecovery.worker import Worker

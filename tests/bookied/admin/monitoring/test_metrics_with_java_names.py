@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bookied.admin.monitoring import bookied_metrics
+from bookied.admin.monitoring import metrics_with_own_names
 from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import StorageClass
@@ -50,7 +50,7 @@ class Served:
     @property
     def shapes(self) -> dict[str, Shape]:
         """Everything there is, with autorecovery beside the bookie."""
-        return shapes(self.page + exposition(bookied_metrics.of_autorecovery(RepairStats())))
+        return shapes(self.page + exposition(metrics_with_own_names.of_autorecovery(RepairStats())))
 
     def value(self, name: str, **labels: str) -> float:
         for family in text_string_to_metric_families(self.page):

@@ -22,7 +22,7 @@ from bookied.storage.storages import Storages
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
-    from bookied.autorecovery.sessions import AutoRecoveryBesideBookie
+    from bookied.autorecovery.auditor_and_worker import AutoRecoveryBesideBookie
 
 
 def ledger_garbage(
@@ -142,7 +142,7 @@ class BackgroundWork:
     def _start_autorecovery(self, parts: Dependencies, bookie_id: BookieId) -> None:
         """Start autorecovery in a metadata session of its own, apart from the registration's."""
         if self._config.autorecovery and parts.open_store is not None:
-            from bookied.autorecovery.sessions import AutoRecoveryBesideBookie
+            from bookied.autorecovery.auditor_and_worker import AutoRecoveryBesideBookie
 
             self.autorecovery = AutoRecoveryBesideBookie(
                 # A list of the locks on ledgers then shows the bookie whose worker has each lock.

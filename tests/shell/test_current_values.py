@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shell.context import fill, resolve
+from shell.current_values import fill, resolve
 from tests.shell.toy_program import make_shell, shelf
 
 HERE = {"book_id": "b7"}

@@ -17,7 +17,6 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, LayoutInfo, Version, Watch
 from bkclient.metadata.errors import AlreadySetError, MetadataAccessError
 from bkclient.metadata.stored_values import known_layout, layout_in_force
 from bkclient.metadata.tree.nodes import (
@@ -33,6 +32,7 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     run_together,
 )
+from bkclient.metadata.versions_and_watches import ANY, LayoutInfo, Version, Watch
 from bkclient.metadata.zk_paths import LedgerLayout
 
 _READS_AT_ONCE: Final = 100

@@ -9,10 +9,10 @@ from twisted.internet.defer import Deferred
 
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark
 from bkclient.metadata.errors import IncompatibleLayoutError, MetadataAccessError
 from bkclient.metadata.tree.nodes import Fired, NodeExistsError, retry_until_answered, run_together
-from bkclient.metadata.tree.store_part import TreePart
+from bkclient.metadata.tree.tree_part import TreePart
+from bkclient.metadata.versions_and_watches import DamagedMark
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LedgerId
 from wire.records.underreplication import (

@@ -17,15 +17,15 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.errors import ClientError, ReadFailedError, RequestTimeoutError, refusal
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import UNREADABLE, NotFoundError
 from bkclient.metadata.stored_values import BookieState, BookieStatus, bookie_states
 from bkclient.metadata.tree.store import MetadataStore
+from bkclient.metadata.versions_and_watches import Versioned
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records.service_info import BookieServiceInfo
+from wire.records.bookie_service_info import BookieServiceInfo
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -249,7 +249,7 @@ async def read_entry_from(
     Raises:
         ClientError: the bookie does not return it.
     """
-    from bkclient.ledger.reads.verifier import AnswerVerifier
+    from bkclient.ledger.reads.answer_verifier import AnswerVerifier
     from wire.messages import ReadRequest
 
     metadata = (await client.read_metadata(ledger_id)).value
