@@ -20,7 +20,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from bkclient.config.client import ClientConfig, KeepAlive
+from bkclient.config.client import ClientConfig
+from bkclient.config.shared import KeepAlive
 from bkclient.connection.add_stream import AddStream, AddStreams, Writability
 from bkclient.connection.requests import BulkAnswer, RequestsInFlight, SentRequest
 from bkclient.connection.security.tls_reads import start_tls

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from bkclient.errors import SecurityError
 
 if TYPE_CHECKING:
-    from bkclient.config.client import MetadataConfig
+    from bkclient.config.shared import SharedConfig
 
 SECTION: Final = "Client"
 """The section of the JAAS file for ZooKeeper, as in Java."""
 
 
-def store_options(config: MetadataConfig, uri: str) -> dict[str, Any]:
+def store_options(config: SharedConfig, uri: str) -> dict[str, Any]:
     """Return the ``options`` of ``open_metadata`` for a URI.
 
     Raises:
@@ -36,7 +36,7 @@ def store_options(config: MetadataConfig, uri: str) -> dict[str, Any]:
     return options | _credentials(config) | {"secure": config.zk_enable_security}
 
 
-def _credentials(config: MetadataConfig) -> dict[str, Any]:
+def _credentials(config: SharedConfig) -> dict[str, Any]:
     """Return the credentials of the settings, as options of ``open_zookeeper``.
 
     Raises:

@@ -14,11 +14,12 @@ from typing import ClassVar, Final
 
 import attrs
 
-from bkclient.config.client import ClientConfig, MetadataConfig
+from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import OtherKey, setting
 from bkclient.config.findings import Findings, SettingFinding, Severity, invalid, risky
 from bkclient.config.properties import Properties, user_name
 from bkclient.config.settings import load
+from bkclient.config.shared import SharedConfig
 from bookied.config.admin import AdminConfig
 from bookied.config.auth import BookieAuthConfig
 from bookied.config.autorecovery import AutoRecoveryConfig
@@ -170,7 +171,7 @@ class BookieConfig(
     DbStorageConfig,
     LedgerConfig,
     JournalConfig,
-    MetadataConfig,
+    SharedConfig,
     IdentityConfig,
 ):
     """The settings of one bookie; ``key`` is the name in a Java ``bk_server.conf``."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bkclient.config.client import SHARED_OTHER_KEYS
 from bkclient.config.declaration import OtherKey, ignored
+from bkclient.config.shared import SHARED_OTHER_KEYS
 
 _THREADS: Final = "one reactor thread serves all connections"
 _MEMORY: Final = "belongs to Java's memory"

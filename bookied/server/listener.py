@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
 
-from bkclient.config.client import KeepAlive
+from bkclient.config.shared import KeepAlive
 from bookied.errors import AddressError, PortInUseError
 from bookied.server.client_transport import PromptConnection
 from bookied.server.limits.handshake_turns import HandshakeTurns

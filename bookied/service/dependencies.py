@@ -15,7 +15,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from bkclient.config.client import ClientConfig, KeepAlive
+from bkclient.config.client import ClientConfig
+from bkclient.config.shared import KeepAlive
 from bkclient.connection.tcp import TcpConnect
 from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.metadata import open_metadata

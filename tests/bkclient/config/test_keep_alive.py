@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from bkclient.config.client import KeepAlive
+from bkclient.config.shared import KeepAlive
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="the system has other names")

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 
-from bkclient.config.client import KeepAlive
+from bkclient.config.shared import KeepAlive
 from bookied.directories.disk_fullness import DiskLimits, DiskSample, DiskVerdict, DiskWatch
 from bookied.errors import AddressError, BookieExitStatus, DiskWriteFailedError, PortInUseError
 from bookied.process.service_manager import Notifier
