@@ -1,7 +1,7 @@
 """The settings of a client, by Java's keys (BookKeeper 4.18.0, ClientConfiguration).
 
-``SharedConfig`` has the settings of both clients and bookies. Times keep the unit that their key has
-in a file, as the name says.
+``SharedConfig`` has the settings of both clients and bookies. Times keep the unit that their key
+has in a file, as the name says.
 """
 
 from __future__ import annotations

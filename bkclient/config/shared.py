@@ -1,6 +1,6 @@
 """The settings that clients and bookies both have: the metadata service, and the largest frame.
 
-By Java's keys (BookKeeper 4.18.0, AbstractConfiguration). ``KeepAlive`` applies the settings of TCP.
+By Java's keys (BookKeeper 4.18.0, AbstractConfiguration). ``KeepAlive`` applies TCP's settings.
 """
 
 from __future__ import annotations
