@@ -10,7 +10,7 @@ from bkctl.commands.settings.config_files import SettingDifference
 from bkctl.commands.tool.explanations import ErrorExplanation, ErrorName
 from bkctl.global_options import Options
 from bkctl.output.emitter import Emitter
-from tests.bkctl.output.test_results import LEDGERS
+from tests.bkctl.output.test_emitter import LEDGERS
 from tests.bkctl.support.drawings import check_drawing
 from tests.bkctl.support.terminal import FakeHost
 from wire.ids import BookieId

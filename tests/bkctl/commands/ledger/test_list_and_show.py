@@ -10,7 +10,7 @@ from bkctl.commands.ledger.columns import LedgerSummary
 from bkctl.commands.ledger.delete import DeletionCandidate, loss
 from bkctl.commands.ledger.list_and_show import LedgerFilter
 from bkctl.output.views import view_of
-from tests.bkctl.output.test_results import METADATA
+from tests.bkctl.output.test_emitter import METADATA
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
