@@ -15,7 +15,7 @@ from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.target.arrow_file_systems import ArrowFiles, LockFile
 from bkctl.commands.export.target.export_commit import STAGING_PREFIX
 from tests.bkctl.commands.export.target.dying_system import check_every_step
-from tests.bkctl.commands.export.target.test_commit import Killed
+from tests.bkctl.commands.export.target.test_export_commit import Killed
 from tests.bkctl.support.cluster import BKCTL
 from tests.support.waiting import until
 

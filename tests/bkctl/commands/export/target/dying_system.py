@@ -13,7 +13,13 @@ from bkctl.commands.export.target.export_commit import (
     sweep_staging,
 )
 from bkctl.commands.export.target.file_systems import TargetFiles
-from tests.bkctl.commands.export.target.test_commit import AFTER, BEFORE, Killed, change, seed
+from tests.bkctl.commands.export.target.test_export_commit import (
+    AFTER,
+    BEFORE,
+    Killed,
+    change,
+    seed,
+)
 
 CHANGES: Final = ("copy_file", "delete_file", "delete_dir", "move", "open_output_stream")
 

@@ -14,7 +14,7 @@ from tests.bkctl.commands.export.target.dying_system import (
     LostReplyError,
     check_every_step,
 )
-from tests.bkctl.commands.export.target.test_commit import Killed
+from tests.bkctl.commands.export.target.test_export_commit import Killed
 
 pytest.importorskip("pyarrow")
 

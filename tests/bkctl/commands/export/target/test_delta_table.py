@@ -27,7 +27,7 @@ from bkctl.commands.export.target.export_commit import (
 from bkctl.commands.export.target.file_systems import LocalFiles
 from bkctl.commands.export.target.manifest import DELTA, FULL_EVERY, TargetTree
 from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
-from tests.bkctl.commands.export.target.test_commit import FailingFiles, Killed
+from tests.bkctl.commands.export.target.test_export_commit import FailingFiles, Killed
 from wire.ids import EntryId, LedgerId
 
 STAGED = f"{STAGING_PREFIX}1"
