@@ -731,7 +731,7 @@ class TestCluster:
                 "/underreplication/disable",
                 "/underreplication/lostBookieRecoveryDelay",
             }
-            assert found["/INSTANCEID"] == (new_id.encode(), 0)
+            assert found["/INSTANCEID"][0] == new_id.encode()
             assert await all_ranges(store) == []
             assert await store.allocate_ledger_id() == 0
             assert await store.poll_underreplicated() is None

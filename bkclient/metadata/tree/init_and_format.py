@@ -96,10 +96,16 @@ class TreeAdmin(TreePart):
             await self._tree.delete_all_below(path)
         await remove_all_logs(self._tree)
         await self._tree.delete_all_below(zk_paths.CURSORS)
-        await self._tree.delete_if_there(zk_paths.INSTANCE_ID)
         instance_id = self._new_instance_id()
-        await self._make(zk_paths.INSTANCE_ID, instance_id.encode())
+        await self._set_instance_id(instance_id.encode())
         return instance_id
+
+    async def _set_instance_id(self, value: bytes) -> None:
+        """Replace the instance id in one step: Java's bookies do not start without one."""
+        try:
+            await retry_until_answered(lambda: self._tree.set(zk_paths.INSTANCE_ID, value))
+        except NoNodeError:
+            await self._make(zk_paths.INSTANCE_ID, value)
 
     async def _make(self, path: str, value: bytes = b"") -> None:
         try:
@@ -126,12 +132,12 @@ class TreeAdmin(TreePart):
         Raises:
             ClusterInUseError: bookies are registered, or the root has nodes of other programs.
         """
-        stored = await self._stored_layout()
-        layout = zk_paths.LAYOUTS[stored.name if stored else self._layout_to_make(None)]
         try:
             children = await self._tree.children(_ROOT)
         except NoNodeError:
             return
+        stored = await self._stored_layout()
+        layout = zk_paths.LAYOUTS[stored.name if stored else self._layout_to_make(None)]
         await self._check_unused()
         foreign = [
             name
@@ -162,8 +168,11 @@ class TreeAdmin(TreePart):
                 )
 
     async def _remove_root(self, children: list[str]) -> None:
-        # The layout is deleted last: it says which nodes are ledgers if this is interrupted.
-        for path in sorted((f"/{name}" for name in children), key=zk_paths.LAYOUT.__eq__):
+        # If this is interrupted, the layout still says which nodes are ledgers, and the instance id
+        # which cluster it is: without other nodes, both are a cluster whose creation began.
+        last = (zk_paths.LAYOUT, zk_paths.INSTANCE_ID)
+        paths = [f"/{name}" for name in children]
+        for path in [*(one for one in paths if one not in last), *last]:
             await self._tree.delete_all_below(path)
         try:
             await self._tree.delete_if_there(_ROOT)

@@ -126,9 +126,16 @@ def _kept(session: Session, found: MetadataContents, backup_to: str | None) -> s
         raise UsageError("--backup -: this backup is written to a file only")
     session.failed = "nothing was formatted; --backup FILE names another file"
     name = f"bkctl-backup-{found.instance_id}-{int(session.host.clock_s())}.jsonl"
-    written = backup.write(session, Path(backup_to or name).absolute())
+    file = Path(backup_to or name).absolute()
+    earlier = sorted(file.parent.glob(f"bkctl-backup-{found.instance_id}-*.jsonl"))
+    written = backup.write(session, file)
     session.failed = ""
     session.note(f"wrote a backup of all metadata to {written.file}")
+    if earlier:
+        session.warn(
+            f"an earlier backup of this cluster is {earlier[0]}; if the format after it was "
+            "interrupted, only that backup is complete"
+        )
     return written.file
 
 
@@ -177,6 +184,8 @@ def nuke(
     _require_root(session, root)
     found = session.cluster.with_store(read_contents)
     if found is None:
+        if not session.dry_run:  # An interrupted nuke may have left the root, without nodes.
+            session.cluster.with_store(lambda store: store.nuke())
         session.emit(ClusterRemoved(session.uri, None, 0))
         return
     if instance_id is not None and instance_id != found.instance_id:

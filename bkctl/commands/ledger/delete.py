@@ -10,12 +10,16 @@ import attrs
 
 from bkclient.admin import cluster_operations
 from bkclient.client import Client
-from bkclient.errors import MetadataSerializationError, MetadataVersionError
+from bkclient.errors import (
+    MetadataSerializationError,
+    MetadataVersionError,
+    NoSuchLedgerError,
+)
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata.versions_and_watches import Versioned
 from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
 from bkctl.commands.ledger import id_arguments as ledger_ids
-from bkctl.errors import ConflictError, RefusedError
+from bkctl.errors import ConflictError, PartlyDoneError, RefusedError
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import LEDGER, Kind, field, shown
@@ -57,9 +61,17 @@ class DeletionCandidate:
 def delete(
     session: Session, words: Sequence[Any], from_file: str | None, force: Sequence[str]
 ) -> None:
-    """Delete ledgers for good; `-` reads ids from stdin."""
+    """Delete ledgers for good; `-` reads ids from stdin.
+
+    Of several ledgers, those that do not exist are named, and the others are deleted: the command
+    can be repeated after an interruption.
+
+    Raises:
+        NoSuchLedgerError: none of the ledgers exists.
+        PartlyDoneError: some of the ledgers do not exist, or could not be deleted.
+    """
     chosen = ledger_ids.ids_from_arguments(session, words, from_file)
-    wanted = _candidates(session, chosen)
+    wanted, missing = _candidates(session, chosen)
     lines = [*map(loss, wanted), *_together(wanted)]
     if session.dry_run and wanted:  # The plan also lists ledgers that the checks below refuse.
         session.plan(f"delete {line}" for line in lines)
@@ -78,26 +90,39 @@ def delete(
     if force:
         session.warn(f"overridden: {', '.join(force)}")
     _delete_all(session, wanted)
+    if missing:
+        raise PartlyDoneError(
+            f"{counted(len(missing), 'ledger')} did not exist before: {some_names(missing)}"
+        )
 
 
-def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandidate]:
-    """Return the ledgers to delete.
+def _candidates(
+    session: Session, ids: Iterable[LedgerId]
+) -> tuple[list[DeletionCandidate], list[LedgerId]]:
+    """Return the ledgers to delete, and those that do not exist, with a warning.
 
     Raises:
-        NoSuchLedgerError: one of the ledgers does not exist; no ledger has been deleted then.
+        NoSuchLedgerError: none of the ledgers exists.
     """
-    found = []
+    found: list[DeletionCandidate] = []
+    missing: dict[LedgerId, NoSuchLedgerError] = {}
     for ledger_id in dict.fromkeys(ids):
         session.about = f"ledger {ledger_id}"
         try:
             stored = session.call(cluster_operations.read_metadata, ledger_id)
         except MetadataSerializationError as error:
             found.append(DeletionCandidate(ledger_id, None, error))
+        except NoSuchLedgerError as error:
+            missing[ledger_id] = error
         else:
             found.append(DeletionCandidate(ledger_id, stored))
-    if len(found) != 1:
+    if missing and not found:
+        raise next(iter(missing.values()))
+    for error in missing.values():
+        session.warn(str(error))
+    if len(found) != 1 or missing:
         session.about = ""
-    return found
+    return found, [*missing]
 
 
 def _together(found: Sequence[DeletionCandidate]) -> list[str]:

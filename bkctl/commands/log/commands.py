@@ -223,6 +223,8 @@ log.command(
     So some entries that you asked to delete may stay. --roll-size, --roll-entries and --roll-after
     of `log create` set when a running writer begins a new ledger. The command refuses to delete
     entries that a cursor of the log has not read: `bkctl log cursors NAME` shows the cursors.
+
+    If the command is interrupted, `bkctl log sweep NAME` deletes the ledgers that are left.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -258,8 +260,9 @@ log.command(
     body="bkctl.commands.log.lifecycle:sweep",
     help="""Delete ledgers that were made for the log NAME and are not part of it.
 
-    Writers that crashed or lost a race, and interrupted trims, leave these ledgers behind. They
-    contain no entry of the log. The command reads the metadata of all ledgers of the cluster.
+    Writers that crashed or lost a race, and interrupted trims and deletions, leave these ledgers
+    behind. They contain no entry of the log. The log may be deleted already. The command reads the
+    metadata of all ledgers of the cluster.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -282,7 +285,10 @@ log.command(
 log.command(
     "delete",
     body="bkctl.commands.log.lifecycle:delete",
-    help="Delete the log NAME, its ledgers and all their entries.",
+    help="""Delete the log NAME, its ledgers and all their entries.
+
+    If the command is interrupted, `bkctl log sweep NAME` deletes the ledgers that are left.
+    """,
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.LOSES_DATA,
     examples="""

@@ -13,6 +13,7 @@ from bkclient.log import LogInfo, LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import LedgerList
+from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.log.columns import LogChanged, LogLedgerRow
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
@@ -256,9 +257,20 @@ def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
 
 
 def delete(session: Session, *, name: str) -> None:
-    """Delete the log NAME, its ledgers and all their entries."""
+    """Delete the log NAME, its ledgers and all their entries.
+
+    Raises:
+        NoSuchLogError: the log does not exist; ledgers of it may be left.
+    """
     session.about = f"log {name}"
-    info: LogInfo = session.call(lambda client: LogManager(client).info(name))
+    try:
+        info: LogInfo = session.call(lambda client: LogManager(client).info(name))
+    except NoSuchLogError:
+        session.failed = (
+            f"`bkctl log list` lists the existing logs, `bkctl log sweep {shlex.quote(name)}` "
+            "deletes ledgers that an interrupted deletion has left"
+        )
+        raise
     steps = _plan_delete(info)
     if session.plans_only(steps):
         return

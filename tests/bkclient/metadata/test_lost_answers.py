@@ -244,7 +244,7 @@ def test_the_layout_of_a_cluster_is_deleted_after_all_else() -> None:
 
     def last(operation: TreeOperation) -> Fault:
         if operation.name == "delete" and operation.path == zk_paths.LAYOUT:
-            assert stage.cluster.children("") == ["LAYOUT"]
+            assert stage.cluster.children("") == ["INSTANCEID", "LAYOUT"]
         return Fault.NONE
 
     stage.cluster.faults = last

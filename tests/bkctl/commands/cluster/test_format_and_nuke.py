@@ -134,6 +134,17 @@ class TestFormat:
 
 
 class TestWayBack:
+    def test_the_backup_of_an_interrupted_format_is_named_by_the_next(
+        self, uri: str, tmp_path: Path
+    ) -> None:
+        cluster = make(uri)
+        first = tmp_path / f"bkctl-backup-{cluster}-1.jsonl"
+        run(uri, "cluster", "backup", str(first))
+        said = run(uri, "cluster", "format", "--yes", "--force", "ledgers")
+        assert f"an earlier backup of this cluster is {first}" in said.err
+        other = run(uri, "cluster", "format", "--yes")
+        assert "earlier" not in other.err
+
     def test_a_formatted_cluster_is_restored_from_the_backup_that_format_wrote(
         self, uri: str, tmp_path: Path
     ) -> None:

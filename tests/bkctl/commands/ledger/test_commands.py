@@ -555,11 +555,21 @@ def test_an_open_ledger_is_deleted_only_by_force(run: Run) -> None:
     assert "overridden: open-ledgers" in forced.err
 
 
-def test_many_are_deleted_only_when_all_are_there(run: Run) -> None:
+def test_many_are_deleted_and_those_that_are_gone_are_named(run: Run) -> None:
+    first, last = (run("ledger", "write", "-", typed="a\n").id for _ in range(2))
+    words = ("ledger", "delete", first, "123456789", last)
+    plan = run(*words, "--dry-run")
+    assert "123456789" in plan.err
+    done = run(*words, "--yes", ok=False)
+    assert done.status == ExitStatus.PARTLY
+    assert done.out == f"ledger {first} deleted\nledger {last} deleted\n"
+    assert done.err.splitlines()[-1].startswith("bkctl: 1 ledger did not exist before: 123456789")
+    gone = run(*words, "--yes", ok=False)
+    assert (gone.status, gone.out) == (ExitStatus.NOT_FOUND, "")
+
+
+def test_ids_from_stdin_leave_no_answer_to_read(run: Run) -> None:
     ids = [run("ledger", "write", "-", typed="a\n").id for _ in range(2)]
-    listed = "\n".join([*ids, "123456789"])
-    missing = run("ledger", "delete", "-", "--yes", typed=listed, ok=False)
-    assert missing.status == ExitStatus.NOT_FOUND
     refused = run("ledger", "delete", "-", typed="\n".join(ids), ok=False).err.splitlines()[-1]
     assert refused.startswith(
         "bkctl: the answer cannot come from stdin, which is read for ids: Del"
