@@ -6,9 +6,11 @@ import itertools
 import socket
 import threading
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
+from kazoo.security import READ_ACL_UNSAFE
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import deferToThread
 
@@ -22,9 +24,12 @@ from bkclient.metadata.errors import (
     NotInitializedError,
 )
 from bkclient.metadata.versions_and_watches import SessionEvent
+from bkctl.cli.root import cli
 from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
+from bkctl.exit_status import ExitStatus
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, start
+from tests.bkctl.support.terminal import FakeHost
 from tests.contract.metadata_drivers import ZooKeeperDriver
 from tests.support import reactor
 from tests.wire.vectors import load
@@ -574,3 +579,19 @@ class TestSafety:
             assert (await friend.read_ledger(L1)).version == 0
 
         zk_driver.run(scenario())
+
+    def test_a_format_that_was_denied_half_way_says_that_it_goes_on(
+        self, zk_driver: ZooKeeperDriver
+    ) -> None:
+        async def scenario() -> None:
+            store = await zk_driver.open()
+            await store.create_ledger(L1, metadata())
+            kazoo: Any = store.session._session.kazoo
+            await deferToThread(kazoo.set_acls, f"{zk_driver.root}/00/0000", READ_ACL_UNSAFE)
+
+        zk_driver.run(scenario())
+        words = ["cluster", "format", "--no-backup", "--force", "ledgers", "--yes"]
+        with closing(FakeHost(environ={"PAGER": ""})) as host:
+            assert cli.run(["-u", zk_driver.direct_uri, *words], host) == ExitStatus.REFUSED
+        assert "access denied" in host.err.text
+        assert "may be deleted already; the same command continues" in host.err.text

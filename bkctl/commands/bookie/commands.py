@@ -139,7 +139,8 @@ bookie.command(
 
     With OLD and NEW, NEW replaces OLD in the metadata of all ledgers. No entry is copied: use it if
     the bookie on OLD's disks now runs as NEW. Before a ledger changes, NEW must return the first
-    and last entry of each fragment.
+    and last entry of each fragment, of an open ledger up to the last confirmed entry. The entries
+    in between are not read: `bkctl ledger verify` reads them.
 
     For directories that moved under an unchanged id, run `bkctl cookie repair`.
     """,

@@ -18,6 +18,8 @@ from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, while_registered
 from bkctl.session.session import Session
 
+_CONTINUES: Final = "some of the metadata may be deleted already; the same command continues"
+
 _URI: Final = Column("uri", "The metadata service.")
 
 
@@ -107,9 +109,11 @@ def format_cluster(
 
     async def work(store: MetadataStore) -> str:
         await _require_same(store, found)
+        session.resume = session.failed = _CONTINUES
         return await store.format()
 
     made = session.cluster.with_store(work)
+    session.resume = session.failed = ""
     was = found.instance_id if found else None
     lost_ledgers = found.ledgers if found else 0
     session.emit(ClusterFormatted(session.uri, made, was, lost_ledgers, file))
@@ -202,9 +206,11 @@ def nuke(
 
     async def work(store: MetadataStore) -> None:
         await _require_same(store, found)
+        session.resume = session.failed = _CONTINUES
         await store.nuke()
 
     session.cluster.with_store(work)
+    session.resume = session.failed = ""
     session.emit(ClusterRemoved(session.uri, found.instance_id, found.ledgers))
 
 

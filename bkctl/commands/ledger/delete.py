@@ -118,8 +118,8 @@ def _candidates(
             found.append(DeletionCandidate(ledger_id, stored))
     if missing and not found:
         raise next(iter(missing.values()))
-    for error in missing.values():
-        session.warn(str(error))
+    for absent in missing.values():
+        session.warn(str(absent))
     if len(found) != 1 or missing:
         session.about = ""
     return found, [*missing]

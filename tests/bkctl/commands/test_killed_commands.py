@@ -10,7 +10,7 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
+from bkclient.metadata.versions_and_watches import NEW
 from bkctl.commands.cluster.metadata_contents import read_contents
 from tests.bkclient.scenarios.process_deaths import Death, Last, Processes
 from tests.bkctl.support.dying import call_until_death, persistent_nodes, run_until_death
