@@ -572,7 +572,8 @@ class _ExportRun:
             del tree.files[file.path]
         by_ledger = tree.files_of(extent.ledger_id for extent in extents)
         ledgers = tuple(
-            self._described(extent, by_ledger[extent.ledger_id], change) for extent in extents
+            self._described(extent, by_ledger.get(extent.ledger_id, []), change)
+            for extent in extents
         )
         files = tree.files.values()
         return ExportReport(

@@ -18,18 +18,21 @@ from pulsar import schema as pulsar_schema
 from pyarrow import parquet
 
 from bkclient.blocking import BlockingClient
+from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import TopicMessage
-from bkclient.topic.names import parse_topic
+from bkclient.topic.names import OffloadedError, parse_topic
 from bkclient.topic.reader import read_topic
 from bkclient.topic.topics_in_metadata import read_part
 from bkctl.commands.export.spark.session import spark_session
+from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.spark import quick
 from tests.interop.peers.both_shells import bkctl
 from tests.interop.peers.jars import PeerUnavailable
+from tests.interop.peers.offloader import DRIVER, offloader_settings
 from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import Peers
-from tests.interop.peers.pulsar import PulsarBroker
-from tests.support.programs import missing
+from tests.interop.peers.pulsar import PulsarBroker, pulsar_jars
+from tests.support.programs import missing, program
 from tests.support.waiting import until
 
 NAMESPACE = "public/default"
@@ -127,10 +130,11 @@ def stage(module_peers: Peers) -> Stage:
     uri = peers.metadata_uri()
     chroot = uri.removesuffix("/ledgers").rpartition("/")[2]
     try:
+        directory = peers.new_directory("broker")
         broker = PulsarBroker(
             peers.zookeeper.address,
             f"/{chroot}",
-            peers.new_directory("broker"),
+            directory,
             managedLedgerMaxEntriesPerLedger=ENTRIES_A_LEDGER,
             managedLedgerInfoCompressionType="LZ4",
             managedLedgerCursorInfoCompressionType="ZSTD",
@@ -138,6 +142,7 @@ def stage(module_peers: Peers) -> Stage:
                 "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor,"
                 "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor"
             ),
+            **offloader_settings(pulsar_jars(), directory),
         )
         broker.initialise()
     except PeerUnavailable as error:
@@ -371,6 +376,52 @@ def test_a_ledger_names_its_topic(stage: Stage) -> None:
 
 
 @pytest.fixture(scope="module")
+def offloaded(stage: Stage) -> tuple[str, list[int]]:
+    """A topic whose first two of three ledgers only tiered storage has, and its ledgers."""
+    program("javac")
+    name = "offloaded"
+    stage.send(name, [b"%d" % number for number in range(2 * ENTRIES_A_LEDGER + 5)])
+    ledgers = stage.ledgers(name)
+    path = f"/persistent/{NAMESPACE}/{name}"
+    until_here = {"ledgerId": ledgers[2], "entryId": 0, "partitionIndex": -1}
+    stage.broker.admin("PUT", f"{path}/offload", until_here)
+
+    def is_deleted() -> bool:
+        stage.broker.admin("POST", f"{path}/trim")
+        part = stage.ours.call(read_part, parse_topic(name))
+        return [one.is_deleted for one in part.ledgers.ledgers[:3]] == [True, True, False]
+
+    until(is_deleted, timeout_s=60)
+    stage.unload(name)
+    return name, ledgers
+
+
+def test_of_an_offloaded_topic_what_bookies_have_is_read_and_the_rest_named(
+    stage: Stage, offloaded: tuple[str, list[int]], tmp_path: Path
+) -> None:
+    name, (first, second, third) = offloaded
+    told = f"ledger {first} of persistent://{NAMESPACE}/{name} is offloaded to {DRIVER}"
+    with pytest.raises(OffloadedError, match=told):
+        stage.read(name)
+    (*_, last) = stage.read(name, start=MessageId(third, 0))
+    assert last[:4] == (third, 4, -1, b"%d" % (2 * ENTRIES_A_LEDGER + 4))
+    topic = ("-u", stage.uri, "topic")
+    shown = bkctl(*topic, "ledgers", name, "-o", "json").json["ledgers"]
+    assert [one["state"] for one in shown[:2]] == ["offloaded", "offloaded"]
+    assert [one["offloaded_to"] for one in shown[:3]] == [DRIVER, DRIVER, None]
+    for command in (("peek", name), ("export", name, tmp_path / "messages.parquet")):
+        refused = bkctl(*topic, *command, ok=False)
+        assert refused.status != 0
+        assert told in refused.err
+    assert list(tmp_path.iterdir()) == []
+    export = ("-u", stage.uri, "export", "--since-last", "--topic", name, "--to", tmp_path / "x")
+    found = bkctl(*export, ok=False)
+    assert found.status == ExitStatus.PARTLY
+    assert "copied 5 entries" in found.out
+    assert all(f"left out: ledger {one} of {name}" in found.out for one in (first, second))
+
+
+@pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
     with spark_session("local[2]", options=quick()) as session:
@@ -424,6 +475,16 @@ class TestSpark:
         assert [json.loads(row["decoded"]) for row in rows.select("decoded").collect()] == ORDERS
         with pytest.raises(Exception, match="of type PROTOBUF, which has no descriptors"):
             source.option("topic", old).load().collect()
+
+    def test_of_an_offloaded_topic_what_bookies_have_is_read(
+        self, stage: Stage, spark: Any, offloaded: tuple[str, list[int]]
+    ) -> None:
+        name, (first, _, third) = offloaded
+        source = spark.read.format("bookkeeper").options(uri=stage.uri, topic=name)
+        with pytest.raises(Exception, match=f"ledger {first} of .* is offloaded to {DRIVER}"):
+            source.load().collect()
+        found = rows_of(source.option("startingPosition", f"{third}:0").load())
+        assert found == {name: stage.read(name, start=MessageId(third, 0))}
 
     def test_compaction_takes_no_row_away(self, stage: Stage, spark: Any) -> None:
         name = "compacted"

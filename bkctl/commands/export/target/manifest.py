@@ -220,10 +220,11 @@ class TargetTree:
 
     def files_of(self, ledger_ids: Iterable[int]) -> dict[int, list[WrittenFile]]:
         """Return the files with entries of each of these ledgers."""
-        found: dict[int, list[WrittenFile]] = {ledger_id: [] for ledger_id in ledger_ids}
-        for file in self.files.values() if found else ():
-            for ledger_id in {r.ledger_id for r in file.ranges}.intersection(found):
-                found[ledger_id].append(file)
+        wanted = set(ledger_ids) if self.files else set()
+        found: dict[int, list[WrittenFile]] = {}
+        for file in self.files.values() if wanted else ():
+            for ledger_id in {r.ledger_id for r in file.ranges}.intersection(wanted):
+                found.setdefault(ledger_id, []).append(file)
         return found
 
     def next_record(

@@ -130,7 +130,7 @@ def find_changes(
     todo, noted, unchanged, damaged = [], [], set[int](), list[int]()
     replaced: dict[str, WrittenFile] = {}
     for extent in extents:
-        mine = files[extent.ledger_id]
+        mine = files.get(extent.ledger_id, [])
         known = tree.ledgers.get(extent.ledger_id)
         lost = [f for f in mine if replaces_lost and sizes.get(f.path) != f.size]
         is_replaced = again or bool(lost)
