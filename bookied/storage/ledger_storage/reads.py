@@ -8,7 +8,6 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -207,7 +206,7 @@ class StoredEntryReads:
         for location in filter(is_possible, (before, after)):
             if self._reader.is_near(location, ledger_id, entry_id):
                 message = f"no location of entry {entry_id}, which is in log {location >> 32:x}"
-                raise IndexEntryError(Path(layout.relative_name(ledger_id)), None, message)
+                raise IndexEntryError(layout.relative_path(ledger_id), None, message)
 
     def read_disk(self, location: int, ledger_id: int, entry_id: int) -> bytes:
         """Return an entry packet from the files. Blocks; any thread.

@@ -9,7 +9,13 @@ from itertools import compress, groupby, islice
 
 import attrs
 
-from bookied.errors import CorruptError, EntryLogRecordError, IndexCutError, StorageError
+from bookied.errors import (
+    CorruptError,
+    EntryLogRecordError,
+    IndexCutError,
+    IndexEntryError,
+    StorageError,
+)
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.scan import LogPiece, LogScan
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
@@ -58,7 +64,8 @@ class Relocation:
                 chosen by clients, in any number.
 
         Raises:
-            CorruptError: an index is damaged, or has an entry where no log has it.
+            CorruptError: an index is damaged: it has an entry where no log has it, or an index file
+                lacks one that precedes an entry of these places.
             OSError: an index cannot be read.
         """
         sure = set() if sure is None else sure
@@ -71,13 +78,17 @@ class Relocation:
             return [False] * len(places)
         are_stored = [place[0] in stored for place in places]
         found = iter(self._index.locations([place[:2] for place in compress(places, are_stored)]))
-        still = []
+        still, lacking = [], []
         for is_stored, (ledger_id, entry_id, location) in zip(are_stored, places, strict=True):
             now = next(found) if is_stored else 0
             still.append(now == location)
-            if are_records and now not in {0, location}:
+            if is_stored and not now:
+                lacking.append((ledger_id, entry_id))
+            elif are_records and now not in {0, location}:
                 # If a bit of the index is flipped, this is the only record of the entry.
                 self._logs.check(now, ledger_id, entry_id)
+        if are_records and lacking and not self._index.writes_locations:
+            _require_none_zeroed(lacking, compress(places, still))
         return still
 
     def require_complete(self, scan: LogScan) -> None:
@@ -223,3 +234,22 @@ class Relocation:
     def is_unsure(self) -> bool:
         """True if a switch has failed and was not repeated yet."""
         return bool(self._unsure)
+
+
+def _require_none_zeroed(
+    lacking: Iterable[tuple[int, int]], alive: Iterable[tuple[int, int, int]]
+) -> None:
+    """Check that no entry without location precedes one with a location near it in the log.
+
+    Without a later one it may be an entry that a crash left, which was never acknowledged.
+
+    Raises:
+        IndexEntryError: the slot in the index file was overwritten with zeros.
+    """
+    last: dict[int, int] = {}
+    for ledger_id, entry_id, _ in alive:
+        last[ledger_id] = max(entry_id, last.get(ledger_id, -1))
+    for ledger_id, entry_id in lacking:
+        if entry_id < last.get(ledger_id, -1):
+            message = f"no location of entry {entry_id}, which is in a log"
+            raise IndexEntryError(layout.relative_path(ledger_id), None, message)

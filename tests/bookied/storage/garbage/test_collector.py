@@ -442,6 +442,23 @@ def test_a_log_whose_map_names_another_ledger_stays(*, is_lost: bool) -> None:
 
 
 @pytest.mark.parametrize("transactional", [False, True])
+def test_a_record_whose_slot_reads_as_zero_keeps_its_log(*, transactional: bool) -> None:
+    """Without the record, its entry would be denied once the records around it were moved."""
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=2, size=500)
+    world.delete(0)
+    index = world.files.open_update(LOGS / relative_path(1))
+    (place,) = struct.unpack(">q", index.read_at(HEADER_BYTES, 8))
+    index.write_at(HEADER_BYTES, bytes(8))
+    world.collect()
+    assert file_name(place >> 32) in world.log_names()
+    assert status(world).unreadable_logs == 1
+    index.write_at(HEADER_BYTES, struct.pack(">q", place))
+    index.close()
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
 def test_the_copies_of_a_damaged_log_are_made_once(*, transactional: bool) -> None:
     world = make_world(transactional=transactional)
     fill(world, ledgers=2, entries=24, size=500)
