@@ -134,6 +134,10 @@ class IndexStore(Protocol):
     def hide(self, ledger_id: int) -> None:
         """Remove a deleted ledger from memory only; unknown ledgers are ignored."""
 
+    @property
+    def lists_all(self) -> bool:
+        """True if ``ledger_ids`` has all ledgers, also if ``remove_hidden`` has failed."""
+
     def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:
         """Remove hidden ledgers from disk, durably; after a crash before that, they are back.
 

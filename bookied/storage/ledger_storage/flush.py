@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+from twisted.logger import Logger
 
-from bookied.errors import IndexFullError
+from bookied.errors import NO_SPACE, IndexFullError
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.store import IndexStore
@@ -17,6 +18,8 @@ from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageLimits
 from bookied.storage.write_cache import WriteCache
+
+log = Logger()
 
 CHECKPOINT_PAGES: Final = 1024
 """Pages copied in one turn of the reactor: 8 MiB, a few milliseconds."""
@@ -72,7 +75,9 @@ class Flush:
     async def remove_deleted(self, run_blocking: RunBlocking) -> None:
         """Remove deleted ledgers from the index, durably; afterwards it lists all others.
 
-        Index files need no disk space for that.
+        Index files need no disk space for that. Without space for changes of a database, deleted
+        ledgers stay in it for now: only the removal of their logs may give space, and a start that
+        finds them again deletes them again.
 
         Raises:
             StorageError: not all are removed. So for ``OSError``.
@@ -80,7 +85,14 @@ class Flush:
         lists_all = False
         while not lists_all:
             async with self._turn:
-                lists_all = await run_blocking(partial(self._index.remove_hidden, self._pages.hot))
+                try:
+                    removal = partial(self._index.remove_hidden, self._pages.hot)
+                    lists_all = await run_blocking(removal)
+                except OSError as error:
+                    if error.errno not in NO_SPACE or not self._index.lists_all:
+                        raise
+                    log.warn("deleted ledgers are in the index for now: {error}", error=error)
+                    return
 
     async def _write_all(self, run_blocking: RunBlocking) -> None:
         async with self._turn:

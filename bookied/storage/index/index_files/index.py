@@ -126,6 +126,11 @@ class IndexFiles(IndexReads):
             self._open.forget(path)
             self._hidden.append(path)
 
+    @property
+    def lists_all(self) -> bool:
+        """Return True: a ledger without its file is not known."""
+        return True
+
     def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:  # noqa: ARG002
         """Remove files durably: a ledger that is created again may get its file elsewhere. Blocks.
 

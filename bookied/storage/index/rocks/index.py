@@ -250,10 +250,16 @@ class RocksIndex:
             OSError: some may be left; call again.
         """
         hidden = list(self._hidden)
+        unlisted, then_at = self._locations.find_unlisted(self._ledgers.ids, self._search_at)
+        known = {*hidden, *(one for one in unlisted if one in in_memory)}
+        self._ledgers.restore([one for one in unlisted if one not in known])
+        self._search_at = then_at  # Only now: after an error the same ledgers are found again.
         self._locations.remove(hidden)
         self._ledgers.remove(hidden)
         self._hidden = self._hidden[len(hidden) :]
-        unlisted, then_at = self._locations.find_unlisted(self._ledgers.ids, self._search_at)
-        self._ledgers.restore([one for one in unlisted if one not in in_memory])
-        self._search_at = then_at  # Only now: after an error the same ledgers are found again.
         return then_at is None
+
+    @property
+    def lists_all(self) -> bool:
+        """See ``IndexStore``."""
+        return self._search_at is None

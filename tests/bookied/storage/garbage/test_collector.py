@@ -731,6 +731,32 @@ def test_a_full_disk_gets_the_space_of_deleted_ledgers() -> None:
     world.check()
 
 
+def test_a_full_disk_gets_the_space_of_ledgers_that_stay_in_the_database() -> None:
+    """A database needs space to delete them; only the removal of their logs gives any."""
+    world = make_world(db=True)
+    fill(world, ledgers=1)
+    world.add(5, 0, 1500)
+    journal(world)
+    before = world.log_names()
+    world.files.space_max[LOGS] = world.files.used(LOGS)
+    world.delete(0)
+    world.files.fault = no_space_for_databases
+    world.collect()
+    assert not before & world.log_names()
+    world.files.fault = None
+    world.files.space_max.clear()
+    world.collect()
+    assert status(world).failed_rounds == 0
+    restart(world)
+    assert world.storages.of(0).ledgers.ids() == [5]
+    world.check()
+
+
+def no_space_for_databases(operation: str, path: Path) -> None:
+    if operation == "write" and path.parent == LOGS and path.name in {"ledgers", "locations"}:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_on_a_full_disk_the_log_of_what_waits_for_space_stays() -> None:
     """Its end is not in the file yet: the file alone would say that all of it is dead."""
     world = make_world()
