@@ -18,7 +18,7 @@ from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
 from bookied.storage.index.rocks.database import ledgers_options, open_database
-from bookied.storage.index.rocks.format import ledger_key
+from bookied.storage.index.rocks.format import ledger_key, location_key
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from tests.sim.world.disk import SimFiles
@@ -226,6 +226,27 @@ def test_a_ledger_whose_row_is_lost_is_listed_again() -> None:
     assert (index.ledger_ids(), index.location(1, 1)) == ([1], 5000)
     index.write([LedgerChange(2, HEADER, ())])
     assert index.location(2, 1) == 5000, "replay may have only its last entries"
+    index.close()
+
+
+def test_a_key_that_is_not_a_location_ends_no_search_for_lost_rows() -> None:
+    files = SimFiles(Random(1))
+    files.make_durable(Path("/i/current"))
+    rows = SimKeyValues(files, Path("/i/current/locations"))
+    rows.put([(location_key(2, 0)[:9], b"")])
+    rows.close()
+    index = RocksIndex(Path("/i/current"), partial(SimKeyValues, files))
+    index.open()
+    index.write([LedgerChange(number, HEADER, ((0, page(e1=5000)),)) for number in (1, 3, 4)])
+    index.close()
+    rows = SimKeyValues(files, Path("/i/current/ledgers"))
+    rows.delete([ledger_key(4)])
+    rows.sync()
+    rows.close()
+    index = RocksIndex(Path("/i/current"), partial(SimKeyValues, files))
+    index.open()
+    assert index.remove_hidden()
+    assert index.ledger_ids() == [1, 3, 4]
     index.close()
 
 

@@ -59,6 +59,8 @@ class RocksIndex:
         self._unfinished: set[int] = set()  # Ledgers that are not stored but may have locations.
         self._hidden: list[int] = []
         self._search_at: int | None = 0
+        self.lists_all = False
+        """See ``IndexStore``."""
 
     @property
     def locations_path(self) -> Path:
@@ -253,13 +255,9 @@ class RocksIndex:
         unlisted, then_at = self._locations.find_unlisted(self._ledgers.ids, self._search_at)
         known = {*hidden, *(one for one in unlisted if one in in_memory)}
         self._ledgers.restore([one for one in unlisted if one not in known])
-        self._search_at = then_at  # Only now: after an error the same ledgers are found again.
+        # Only now: after an error the same ledgers are found again.
+        self._search_at, self.lists_all = then_at, then_at is None
         self._locations.remove(hidden)
         self._ledgers.remove(hidden)
         self._hidden = self._hidden[len(hidden) :]
-        return then_at is None
-
-    @property
-    def lists_all(self) -> bool:
-        """See ``IndexStore``."""
-        return self._search_at is None
+        return self.lists_all

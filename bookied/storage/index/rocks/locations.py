@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from array import array
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import starmap
 from pathlib import Path
@@ -136,20 +137,24 @@ class RocksLocations(IndexDatabase):
         call it while a checkpoint writes: ledgers being written are not stored yet either.
         """
         unlisted: list[int] = []
+        ids: list[int] = []
         searched = 0
         while at is not None and not (self.is_noted and searched == SEARCHED_AT_ONCE):
             searched += 1
             try:
                 found = self._rows.items(layout.location_key(at, 0), layout.LEDGER_KEYS_END, 1)
+                if not found:
+                    return unlisted, None
+                ledger_id, _ = layout.decode_location_key(found[0][0], self.path)
             except (CorruptError, OSError) as error:
                 if isinstance(error, OSError) and error.errno != errno.EIO:
                     raise
-                log.warn("passed over damaged locations: {error}", error=error)
-                at = min((one for one in tuple(stored) if one > at), default=None)
+                if not ids:
+                    log.warn("passed over damaged locations: {error}", error=error)
+                    ids = sorted(stored)
+                place = bisect_right(ids, at)
+                at = ids[place] if place < len(ids) else None
                 continue
-            if not found:
-                return unlisted, None
-            ledger_id, _ = layout.decode_location_key(found[0][0], self.path)
             if ledger_id not in stored:
                 unlisted.append(ledger_id)
             at = None if ledger_id == layout.ENTRY_ID_LIMIT else ledger_id + 1
