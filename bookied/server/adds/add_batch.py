@@ -16,8 +16,8 @@ from twisted.logger import Logger
 
 from bookied.server.rules.request_rules import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
-from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.index.unflushed_locations import SLOTS_MAX, WritablePage
+from bookied.storage.index.ledger_pages import NO_PAGE_NO, CachedLedger
+from bookied.storage.index.unflushed_locations import SLOTS_MAX
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
@@ -29,12 +29,6 @@ SHARED_BYTES: Final = 256 * 1024
 """After frames of more bytes the next read begins a new batch: the journal can write this one."""
 
 log = Logger()
-
-
-_NO_PAGE_NO: Final = -(2**63)
-"""A page number that no entry has, even if its id is negative."""
-
-_NO_PAGE: Final[WritablePage] = {}
 
 
 class AddReplies(Protocol):
@@ -81,9 +75,8 @@ class LedgerAdds:
     def __init__(self, state: CachedLedger, part: AddPart) -> None:
         self.state, self.part = state, part
         self.last_entry, self.max_lac = state.last_entry, state.lac
-        self.page: WritablePage = _NO_PAGE
-        """The index page to write locations to; it has the number ``page_no``."""
-        self.page_no = _NO_PAGE_NO
+        self.page, self.page_no = state.open_page, state.open_page_no
+        """The index page to write locations to, and its number."""
         self.adds = self.size_bytes = 0
         """The number of adds, and the bytes of their records."""
 
@@ -188,7 +181,7 @@ class AddBatch:
         state = ledger.state
         changes = state.changes
         try:
-            page = state.page_for_write(page_no)
+            page = state.keep_open(page_no)
         except (BookKeeperError, OSError):
             return False
         if state.changes != changes and not isinstance(page, dict):
@@ -213,9 +206,10 @@ class AddBatch:
                 # ``_store`` wakes the readers that wait for it, after the entries are readable.
                 self._advanced.append((state, ledger.max_lac))
             stored.sizes.append((state.ledger_id, ledger.size_bytes))
-            if state.new is not None and state.new.pages:
+            if state.new is not None:
                 stored.locations += ledger.adds
-                if ledger.adds > SLOTS_MAX // 2:
+                if ledger.adds > SLOTS_MAX // 2 or len(ledger.page) > SLOTS_MAX:
+                    state.open_page_no = NO_PAGE_NO
                     with suppress(BookKeeperError, OSError):  # The next add gets the same error.
                         state.join_many()
         self._ledgers = []
@@ -255,8 +249,7 @@ class AddBatch:
             part.journal.append(part.records(blobs[part.storage]), part.reads, entries=part.adds)
             all_adds += part.adds
             del parts[0]
-        for state, max_lac in self._advanced:
-            self._bookie.adds.note_lac(state, max_lac)
+        self._bookie.adds.note_lacs(self._advanced)
         size_bytes = sum(map(len, blobs.values())) - all_adds * _LENGTH.size
         self._bookie.stats.adds_stored(
             all_adds, size_bytes, self._began_ns, is_recovery=self.is_recovery

@@ -29,6 +29,9 @@ from bookied.storage.index.unflushed_locations import (
 
 _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
 
+NO_PAGE_NO: Final = -(2**63)
+"""A page number that no entry has, even if its id is negative."""
+
 
 class PageSource(Protocol):
     """The source of pages and headers that are not in memory. Blocks shortly."""
@@ -88,6 +91,8 @@ class CachedLedger:
         "limbo",
         "master_key",
         "new",
+        "open_page",
+        "open_page_no",
         "other_state_bits",
         "pages",
         "version",
@@ -116,6 +121,12 @@ class CachedLedger:
         self.pages: dict[int, array[int]] = {}
         self.new: NewLocations | None = None
         """New locations in pages that are not in ``pages``, if any."""
+        self.open_page: WritablePage = {}
+        """A page that may be written to without ``page_for_write``.
+
+        Its number is ``open_page_no``: none once a checkpoint takes the page, or it is replaced.
+        """
+        self.open_page_no = NO_PAGE_NO
         self.file_pages = 0
         self.changes = 0
         """Grows when writing to a page begins, in memory or on disk.
@@ -143,6 +154,16 @@ class CachedLedger:
             if new is not None and len(new) <= SLOTS_MAX:
                 return new
         return self._registry.make_dirty(self, page_no)
+
+    def keep_open(self, page_no: int) -> WritablePage:
+        """Return the page as ``page_for_write`` does, and keep it as ``open_page``.
+
+        Raises:
+            OSError: the page could not be read.
+        """
+        page = self.page_for_write(page_no)
+        self.open_page, self.open_page_no = page, page_no
+        return page
 
     def join_many(self) -> None:
         """Convert new locations into a page where they need more memory than the page.
@@ -391,6 +412,7 @@ class LedgerPages:
     def make_dirty(self, state: CachedLedger, page_no: int) -> WritablePage:
         """Return a page that will be written to, or its new locations."""
         self._revive(state)
+        state.open_page_no = NO_PAGE_NO
         state.changes += 1
         page = state.pages.get(page_no)
         if page is None and self._keeps_before:
@@ -455,6 +477,7 @@ class LedgerPages:
 
     def _take_from(self, state: CachedLedger, numbers: list[int]) -> LedgerChange:
         """Copy the header if it is dirty, and those pages that still are."""
+        state.open_page_no = NO_PAGE_NO
         header = state.header() if state.is_header_dirty else None
         state.is_header_dirty = False
         dirty = state._dirty  # noqa: SLF001  # the registry keeps it
@@ -508,6 +531,7 @@ class LedgerPages:
             numbers = [number for number, _ in change.pages]
             if change.new and state.new is not None:
                 self.dirty.new_pages -= len(state.new.pages)
+                state.open_page_no = NO_PAGE_NO
                 state.new, joined = state.new.put_back(state.pages)
                 numbers += joined
                 self.dirty.new_pages += len(state.new.pages)

@@ -30,6 +30,9 @@ class WritablePage(Protocol):
     def __setitem__(self, slot: int, location: int, /) -> None:
         """Set the location of a slot."""
 
+    def __len__(self) -> int:
+        """Return the number of slots."""
+
 
 class NewLocations:
     """The new locations of one ledger: those since the last checkpoint, and those being written.

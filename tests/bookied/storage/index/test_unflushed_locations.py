@@ -18,7 +18,12 @@ from bookied.storage.index.ledger_pages import (
     Move,
     switch,
 )
-from bookied.storage.index.unflushed_locations import PAGES_IN_ONE, SLOTS_MAX, with_slots
+from bookied.storage.index.unflushed_locations import (
+    PAGES_IN_ONE,
+    SLOTS_MAX,
+    WritablePage,
+    with_slots,
+)
 
 KEY = b"k" * 20
 
@@ -60,8 +65,10 @@ class Store:
 class World:
     """Ledgers over such a store, and which locations there should be."""
 
-    def __init__(self, *, ledgers_max: int = 100, clean_pages_max: int = 0) -> None:
-        self.store = Store()
+    def __init__(
+        self, *, ledgers_max: int = 100, clean_pages_max: int = 0, keeps_open: bool = False
+    ) -> None:
+        self.store, self._keeps_open = Store(), keeps_open
         self.pages = LedgerPages(
             self.store,
             clean_pages_max=clean_pages_max,
@@ -78,11 +85,16 @@ class World:
         state = self.ledger(ledger_id)
         for entry_id in entries:
             location = 5000 + 10 * len(self.wanted) + self.wanted.get((ledger_id, entry_id), 0)
-            state.page_for_write(entry_id >> 10)[entry_id & 1023] = location
+            self._page(state, entry_id >> 10)[entry_id & 1023] = location
             state.last_entry = max(state.last_entry, entry_id)
             self.wanted[ledger_id, entry_id] = location
         self.pages.dirty.locations += len(entries)
         return state
+
+    def _page(self, state: CachedLedger, page_no: int) -> WritablePage:
+        if state.open_page_no == page_no:
+            return state.open_page
+        return state.keep_open(page_no) if self._keeps_open else state.page_for_write(page_no)
 
     def checkpoint(self) -> None:
         for changes in self.pages.take(self.pages.dirty_ledgers(), pages_max=100):
@@ -163,6 +175,14 @@ def test_many_new_locations_become_the_page() -> None:
     assert world.store.locations == world.wanted
 
 
+def test_an_open_page_that_new_locations_become_gets_the_next_ones() -> None:
+    world = World(keeps_open=True)
+    world.add(1, *range(SLOTS_MAX + 1)).join_many()
+    world.add(1, SLOTS_MAX + 1)
+    world.checkpoint()
+    assert world.store.locations == world.wanted
+
+
 def test_readers_get_what_is_new_and_what_is_stored_at_once() -> None:
     world = World()
     world.add(1, *range(10))
@@ -207,10 +227,13 @@ def test_a_ledger_that_is_deleted_takes_what_is_new_with_it() -> None:
     assert world.look(1, 0) == world.look(1, 1) == 0
 
 
+@pytest.mark.parametrize("keeps_open", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_no_location_is_lost_whatever_fails_and_leaves_memory(seed: int) -> None:
+def test_no_location_is_lost_whatever_fails_and_leaves_memory(
+    seed: int, *, keeps_open: bool
+) -> None:
     rng = Random(seed)
-    world = World(ledgers_max=3, clean_pages_max=2)
+    world = World(ledgers_max=3, clean_pages_max=2, keeps_open=keeps_open)
     for _ in range(900):
         ledger_id, entry_id = rng.randrange(5), rng.choice([rng.randrange(6000), rng.randrange(90)])
         state = world.add(ledger_id, entry_id)
