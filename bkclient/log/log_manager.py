@@ -11,33 +11,23 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.concurrency import doubled_s, wall_ms, wall_s
+from bkclient.concurrency import doubled_s
 from bkclient.errors import MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
+from bkclient.log.batch_append import BatchAppend
+from bkclient.log.close_ledgers import close_ledgers
 from bkclient.log.errors import (
-    AppendUnknownError,
-    DifferentBatchError,
-    EarlierBatchError,
-    LogDamagedError,
-    LogError,
     LogSealedError,
     NotLeaderError,
 )
 from bkclient.log.ledger_list import (
-    CONFLICTS_MAX,
-    OFFER_AGE_S,
-    SWEPT_KEY,
     KnownRecord,
     LedgerList,
-    entries_in,
-    is_settled,
-    last_batch,
 )
 from bkclient.log.reader import LogReader
-from bkclient.log.record import EARLIEST, LastBatch, LogOptions, LogRecord, Position
+from bkclient.log.record import EARLIEST, LogOptions, LogRecord, Position
 from bkclient.log.trim_and_delete import SWEEP_AGE_S, LogRemoval
 from bkclient.log.writer import LogWriter
-from bkclient.metadata.errors import MetadataUnavailableError
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -90,6 +80,7 @@ class LogManager:
 
     def __init__(self, client: Client) -> None:
         self._client, self._removal = client, LogRemoval(client)
+        self._batches = BatchAppend(client)
 
     async def create(self, name: str, options: LogOptions | None = None) -> None:
         """Create a log without entries.
@@ -115,7 +106,7 @@ class LogManager:
             NoSuchLogError: the log does not exist.
         """
         record = (await LedgerList(self._client, name).read()).record
-        ledgers = [await self._ledger_info(record, index) for index in _indexes(record)]
+        ledgers = [await self._ledger_info(record, index) for index in record.indexes()]
         return LogInfo(
             name=name,
             log_id=record.log_id,
@@ -157,7 +148,7 @@ class LogManager:
             known = await ledgers.read_patiently()
             if known.record.sealed:
                 raise LogSealedError(f"log {name} was sealed")
-            tail = await self._recover(name, known.record)
+            tail = await close_ledgers(self._client, name, known.record)
             try:
                 known, writer = await self._take_over(ledgers, known)
             except (NotLeaderError, MetadataVersionError):
@@ -171,136 +162,14 @@ class LogManager:
     ) -> tuple[KnownRecord, LedgerWriter]:
         return await ledgers.append_ledger(known, known.record.last_ledger_id, tries=1)
 
-    async def _recover(self, name: str, record: LogRecord) -> Position | None:
-        """Close the ledgers that are not closed; return the last entry."""
-        tail: Position | None = None
-        for index in _indexes(record):
-            ledger_id = record.ledger(index).ledger_id
-            try:
-                last = await self._closed_at(ledger_id, record)
-            except NoSuchLedgerError as error:
-                if not (await LedgerList(self._client, name).read_patiently()).record.lists(
-                    ledger_id
-                ):
-                    continue  # The log was trimmed since; its record cannot be replaced.
-                raise LogDamagedError(
-                    f"ledger {ledger_id} of log {name} is gone: its entries are lost"
-                ) from error
-            if last >= 0:
-                tail = Position(index, last, ledger_id)
-        return tail
-
-    async def _closed_at(self, ledger_id: LedgerId, record: LogRecord) -> int:
-        metadata = (await self._client.read_metadata(ledger_id)).value
-        if metadata.is_closed:
-            assert metadata.last_entry_id is not None
-            return metadata.last_entry_id
-        reader = await self._client.open_ledger(ledger_id, password=record.options.password)
-        reader.close()
-        return reader.last_add_confirmed
-
     def _pause(self, seconds: float) -> Deferred[None]:
         return deferLater(self._client.cluster.clock, seconds, lambda: None)
 
     async def append_ledgers(
         self, name: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int | None
     ) -> bool:
-        """Append closed ledgers in one step; return False if the log has them already.
-
-        The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``ledger_list`` as metadata. If the log
-        has this batch of the stream, or a later one, the ledgers are deleted. A writer of the log
-        is fenced. ``None`` is a batch that no other process offers. For a batch without ledgers the
-        log stores the number.
-
-        Raises:
-            EarlierBatchError: the log has a later batch of the stream.
-            DifferentBatchError: the log has this batch with another number of entries.
-            NoSuchLogError: the log does not exist.
-            LogSealedError: the log is sealed.
-            LogError: a ledger is too old, so that it may have been swept.
-            AppendUnknownError: an answer was lost, and the log was trimmed since, or deleted and
-                created again.
-            ClientError: the last ledgers cannot be recovered, or the list cannot be changed.
-        """
-        ledgers = LedgerList(self._client, name)
-        unknown: LogRecord | None = None
-        for _ in range(CONFLICTS_MAX):
-            known = await ledgers.read_patiently()
-            if any(known.record.lists(ledger_id) for ledger_id in ledger_ids):
-                return True  # An earlier attempt of this call, whose answer was lost.
-            if known.record.sealed:
-                raise LogSealedError(f"log {name} was sealed")
-            last = None if batch is None else await last_batch(self._client, known.record, stream)
-            if batch is not None and last is not None and last.number >= batch:
-                error = await self._mismatch(name, last, batch, ledger_ids)
-                for ledger_id in ledger_ids:
-                    await self._client.delete_ledger(ledger_id)
-                if error is not None:
-                    raise error
-                return False
-            if unknown is not None and (
-                known.record.trimmed > unknown.next_index or not known.record.is_of_log_of(unknown)
-            ):
-                raise AppendUnknownError(
-                    f"the ledgers sent to log {name} may have been listed, and trimmed or deleted"
-                    " since"
-                )
-            entries = await self._check_kept(name, ledger_ids)
-            if ledger_ids and not await is_settled(self._client, known.record):
-                await self._recover(name, known.record)
-            record = self._with_all(known.record, ledger_ids)
-            if batch is not None:
-                record = record.with_batch(LastBatch(stream, batch, entries))
-            try:
-                await ledgers.write(known, record)
-            except MetadataVersionError:
-                continue
-            except MetadataUnavailableError:
-                unknown = unknown or known.record
-                continue
-            return True
-        raise MetadataVersionError(f"log {name} is changed by others all the time")
-
-    async def _mismatch(
-        self, name: str, last: LastBatch, batch: int, ledger_ids: Sequence[LedgerId]
-    ) -> LogError | None:
-        """Return how a batch differs from the last one of its stream; None for a repeat."""
-        if last.number > batch:
-            return EarlierBatchError(
-                f"log {name} has batch {last.number} of this stream, and this is batch {batch}"
-            )
-        found = [(await self._client.read_metadata(one)).value for one in ledger_ids]
-        offered = sum(map(entries_in, found))
-        if last.entries in (None, offered):
-            return None
-        return DifferentBatchError(
-            f"log {name} has batch {batch} of this stream with another number of entries: "
-            f"{last.entries}, and not {offered}"
-        )
-
-    def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
-        now_ms = wall_ms(self._client.cluster.clock)
-        for ledger_id in ledger_ids:
-            record = record.appended(ledger_id, now_ms)
-        return record
-
-    async def _check_kept(self, name: str, ledger_ids: Sequence[LedgerId]) -> int:
-        """Return the number of entries of ledgers.
-
-        Refuse ledgers that a sweep deletes, or may soon.
-
-        The record was read before. A sweep that marks a ledger later writes the record again.
-        """
-        entries = 0
-        oldest_ms = int((wall_s(self._client.cluster.clock) - OFFER_AGE_S) * 1000)
-        for ledger_id in ledger_ids:
-            metadata = (await self._client.read_metadata(ledger_id)).value
-            if metadata.ctime_ms is None or metadata.ctime_ms < oldest_ms:
-                raise LogError(f"ledger {ledger_id} is too old to be listed in log {name}")
-            if SWEPT_KEY in metadata.custom:
-                raise LogError(f"a sweep of log {name} deletes ledger {ledger_id}")
-            entries += entries_in(metadata)
-        return entries
+        """Append closed ledgers in one step; see ``BatchAppend.append``."""
+        return await self._batches.append(name, ledger_ids, stream=stream, batch=batch)
 
     # Reading
 
@@ -340,7 +209,3 @@ class LogManager:
     async def unlisted(self, name: str, *, age_s: float = SWEEP_AGE_S) -> Sequence[LedgerId]:
         """Return the ledgers that ``sweep`` would delete now."""
         return await self._removal.unlisted(name, age_s=age_s)
-
-
-def _indexes(record: LogRecord) -> range:
-    return range(record.trimmed, record.next_index)

@@ -131,6 +131,10 @@ class LogRecord:
         """The index that the next ledger will have."""
         return self.trimmed + len(self.ledgers)
 
+    def indexes(self) -> range:
+        """Return the indexes of the listed ledgers."""
+        return range(self.trimmed, self.next_index)
+
     def is_of_log_of(self, other: LogRecord) -> bool:
         """Return whether both may be records of one log.
 

@@ -69,7 +69,7 @@ REVIEWED: Final = {
     "WeightedDraw.__call__: range(count)": _QUORUM,
     "runs: range(first, last + 1, period or last - first + 1)": "RUNS_MAX is checked before",
     "count_at: range(last - rest + 1, last + 1)": _QUORUM,
-    "_indexes: range(record.trimmed, record.next_index)": _ITEMS,
+    "LogRecord.indexes: range(self.trimmed, self.next_index)": _ITEMS,
     "LedgerList.append_ledger: range(tries)": "a constant of the caller's",
     "TreeLedgerIds.skip_ledger_ids: range(0, missing, _SKIPPED_AT_ONCE)": (
         "_SKIPPED_MAX, or _FLAT_SKIPPED_MAX; asynchronous"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
-from bkclient.log import LogManager, Position, log_manager
+from bkclient.client import Client
+from bkclient.log import Position, batch_append, log_manager
 from bkclient.log.append_queue import Append, AppendQueue
 from bkclient.log.failed_appends import AppendRepair, RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
@@ -24,10 +25,11 @@ LOG: Final = "tests.bkclient.log.test_log"
 def _nobody_fenced(stack: Stack) -> None:
     """A new writer leaves the last two ledgers as they are."""
 
-    async def recover(_self: Any, _name: str, _record: LogRecord) -> Position | None:
+    async def close_ledgers(_client: Client, _name: str, _record: LogRecord) -> Position | None:
         return None
 
-    put(stack, LogManager, _recover=recover)
+    put(stack, log_manager, close_ledgers=close_ledgers)
+    put(stack, batch_append, close_ledgers=close_ledgers)
 
 
 def _blind_list(stack: Stack) -> None:
@@ -211,7 +213,7 @@ def _batches_not_marked(stack: Stack) -> None:
 
 def _marks_not_seen(stack: Stack) -> None:
     """A log takes ledgers that a sweep has marked."""
-    put(stack, log_manager, SWEPT_KEY="")
+    put(stack, batch_append, SWEPT_KEY="")
 
 
 LOG_MUTATIONS: Final[dict[str, Mutation]] = {

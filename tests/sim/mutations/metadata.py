@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bkclient.client import Client
 from bkclient.errors import MetadataVersionError, NoSuchLedgerError
-from bkclient.log import log_manager
+from bkclient.log import batch_append
 from bkclient.log.ledger_list import batch_of
 from bkclient.log.record import LastBatch, LogRecord
 from bkclient.metadata import zk_paths
@@ -105,7 +105,7 @@ def _gaps_end_batches(stack: Stack) -> None:
                 return LastBatch(stream, found)
         return None
 
-    put(stack, log_manager, last_batch=last_batch)
+    put(stack, batch_append, last_batch=last_batch)
 
 
 def _closed_is_settled(stack: Stack) -> None:
@@ -115,7 +115,7 @@ def _closed_is_settled(stack: Stack) -> None:
         last = record.last_ledger_id
         return last is None or (await client.read_metadata(last)).value.is_closed
 
-    put(stack, log_manager, is_settled=is_settled)
+    put(stack, batch_append, is_settled=is_settled)
 
 
 def _write_blindly(stack: contextlib.ExitStack) -> None:
