@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from bkclient.log.log_manager import LogManager as LogManager
     from bkclient.log.record import EARLIEST as EARLIEST
     from bkclient.log.record import LATEST as LATEST
+    from bkclient.log.record import LogOptions as LogOptions
     from bkclient.log.record import Position as Position
     from bkclient.metadata.errors import MetadataUnavailableError as MetadataUnavailableError
 
@@ -84,6 +85,7 @@ __all__ = [
     "LedgerRecoveryError",
     "LedgerWriter",
     "LogManager",
+    "LogOptions",
     "MetaStoreListError",
     "MetadataSerializationError",
     "MetadataStoreError",
@@ -117,6 +119,7 @@ _HOMES: Final = {
     "LedgerReader": "bkclient.ledger.reader",
     "LedgerWriter": "bkclient.ledger.writer",
     "LogManager": "bkclient.log.log_manager",
+    "LogOptions": "bkclient.log.record",
     "MetadataUnavailableError": "bkclient.metadata.errors",
     "Position": "bkclient.log.record",
 }

@@ -287,9 +287,9 @@ class BlockingClient:
         password: bytes | None = None,
         recover: bool = False,
     ) -> Iterator[Entry]:
-        """Yield a ledger's entries in order, reading ahead in bounded memory.
+        """Yield the entries ``first`` to ``last`` in order, reading ahead in bounded memory.
 
-        By default the call fences no writer and yields all confirmed entries.
+        Both are included. By default the call fences no writer and yields all confirmed entries.
 
         Raises:
             NoSuchLedgerError: there is no such ledger.

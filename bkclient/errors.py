@@ -83,6 +83,7 @@ class NoSuchLedgerOnBookieError(ClientError):
 class BookieUnavailableError(ClientError):
     """A bookie cannot be reached, or the connection was lost before it answered."""
 
+    hint = "`bkctl doctor` shows which bookies are down"
     code = -8
     outcome_unknown = True
     exit_status = 5

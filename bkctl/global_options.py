@@ -335,7 +335,7 @@ _DECLARED: Final = (
     _option(
         "--columns",
         metavar="A,B",
-        help="Columns of tables and CSV, in order; custom.KEY is one key of custom metadata.",
+        help="Fields to print, in order; custom.KEY is one key of custom metadata.",
     ),
     _option(
         "--sort-by",

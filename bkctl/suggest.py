@@ -315,6 +315,8 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --abandoned|--dead|--idle|--no-writer|--stale": _WRITERS,
     "ledger list --fail-if|--fail-if-any": "`-o json | jq -e '.ledgers == []'` ends with 1 if "
     "there are any",
+    "bookie list --fail-if|--fail-if-any": "`bkctl cluster status --fail-if-any` has status 10 if "
+    "there is any problem",
     "cluster backup --keep": "the command writes one file: `ls -t DIR/*.jsonl | tail -n +8 | "
     "xargs -r rm --` keeps the last seven",
     "top --demo": "`bkctl local 3` starts bookies, `bkctl bench write` writes to them",

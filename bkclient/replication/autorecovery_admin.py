@@ -59,6 +59,15 @@ class MarkNeededError(ClientError):
     hint: ClassVar[str] = "`bkctl autorecovery list --detail` shows what the ledger waits for"
 
 
+class NotMarkedError(NotFoundError):
+    """The ledger is not marked."""
+
+    hint: ClassVar[str] = (
+        "`bkctl autorecovery list` lists the marked ledgers, `bkctl ledger map LEDGER_ID` the "
+        "replicas of a ledger"
+    )
+
+
 class DamagedMarkError(ClientError):
     """A mark cannot be read, and its ledger may lack replicas."""
 
@@ -279,7 +288,7 @@ async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = Fals
     it. After a crash between the two steps the ledger has no mark until the next audit.
 
     Raises:
-        NotFoundError: the ledger is not marked.
+        NotMarkedError: the ledger is not marked.
         MarkNeededError: the ledger lacks or may lack replicas, or a worker has its lock.
         DamagedMarkError: the ledger lacks or may lack replicas, and its mark cannot be read.
     """
@@ -305,7 +314,7 @@ async def _damage(store: MetadataStore, ledger_id: LedgerId) -> MetadataFormatEr
     """Return the error of an unreadable mark; ``None`` if the mark can be read."""
     try:
         if await store.underreplicated(ledger_id) is None:
-            raise NotFoundError(f"ledger {ledger_id} is not marked")
+            raise NotMarkedError(f"ledger {ledger_id} is not marked")
     except MetadataFormatError as error:
         return error
     return None

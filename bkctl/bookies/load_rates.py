@@ -34,11 +34,12 @@ STARTED: Final = "process_start_time_seconds"
 STATUS: Final = "bookie_SERVER_STATUS"
 COPIED: Final = "replication_replication_worker_NUM_ENTRIES_WRITTEN"
 OURS: Final = "bookied_info"
+LAG: Final = "bookied_event_loop_lag_ms"
 WINDOW_AGE: Final = "bookied_latency_window_age_seconds"
 SEEN: Final = "bookied_latency_requests"
 
 _WANTED: Final = (
-    rf"^({ADD}|{READ}|{SYNC})(_count)?\{{|^({QUEUE}|{WRITTEN}|{SERVED}|{STARTED}|{STATUS}|{OURS})\b"
+    rf"^({ADD}|{READ}|{SYNC}|{LAG})(_count)?\{{|^({QUEUE}|{WRITTEN}|{SERVED}|{STARTED}|{STATUS}|{OURS})\b"
     rf"|^({WINDOW_AGE}|{SEEN}|{COPIED})\b|^bookie_ledger_dir_.*_usage\b"
 )
 VALUE_MAX: Final = 2.0**63
@@ -61,6 +62,8 @@ class LoadFigures:
     read_p50_ms: float | None = None
     read_p99_ms: float | None = None
     sync_p99_ms: float | None = None
+    pause_p99_ms: float | None = None
+    """The delay of a timer of the process; None for Java bookies."""
     window_age_s: float | None = None
     """Age of the window of the latencies; of the current window if the last one was empty."""
     latency_adds: int | None = None
@@ -143,6 +146,7 @@ def figures(samples: Iterable[MetricSample]) -> LoadFigures:
         read_p50_ms=page.quantile(READ, "0.5"),
         read_p99_ms=page.quantile(READ, "0.99"),
         sync_p99_ms=page.quantile(SYNC, "0.99"),
+        pause_p99_ms=page.quantile(LAG, "0.99"),
         window_age_s=page.most(WINDOW_AGE),
         latency_adds=sum(adds) if SEEN in page else None,
         latency_reads=sum(reads) if SEEN in page else None,

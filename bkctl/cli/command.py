@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from bkctl.cli.watch import Rounds
+    from bkctl.output.views import View
     from bkctl.session.session import Session
 
 _SENTENCE_CHARS_MAX: Final = 200
@@ -170,8 +171,12 @@ class Command(click.Command):
         ``exits`` are the statuses besides 0 and 2.
 
         ``body`` is ``module:function``, called with the session, and with each of ``params`` by
-        name. ``without`` names the facilities that this command lacks.
+        name. ``without`` names the facilities that this command lacks. ``kwargs`` are those of
+        ``click.Command``, and ``prints``: the classes of the results, as ``module:Class`` or by
+        their names in the body's module. ``--columns``, ``--sort-by`` and ``--filter`` take the
+        names of their fields.
         """
+        self.prints: tuple[str, ...] = tuple(kwargs.pop("prints", ()))
         super().__init__(name, params=list(params), **_with_short_help(kwargs))
         self.body = body
         self.effect = effect
@@ -242,7 +247,20 @@ class Command(click.Command):
         return body
 
     def _run(self, ctx: click.Context) -> Any:
-        return self.load()(ctx.obj, **ctx.params)
+        body, options = self.load(), ctx.obj.options
+        if self.prints and (options.columns or options.sort_by or options.filters):
+            from bkctl.output.filters import require_fields
+
+            require_fields(options, self.views())
+        return body(ctx.obj, **ctx.params)
+
+    def views(self) -> Iterator[View]:
+        """Yield the view of each class of results."""
+        from bkctl.output.views import view_of
+
+        module = self.body.partition(":")[0]
+        for name in self.prints:
+            yield view_of(import_path(name if ":" in name else f"{module}:{name}"))
 
     def _rounds(self, session: Session) -> Rounds | None:
         """Return the rounds of a watched command; None if it cannot or need not be watched."""

@@ -88,7 +88,11 @@ def _whole(target: Path, put: Callable[[Path, Path], None], *, private: bool) ->
     """Yield the stream of a file beside ``target``; ``put`` renames or links it to ``target``."""
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}{PART}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    number = os.open(part, flags, 0o600 if private else 0o666)
+    try:
+        number = os.open(part, flags, 0o600 if private else 0o666)
+    except OSError as error:
+        error.filename = str(target)  # The user does not know the name of the part.
+        raise
     try:
         with os.fdopen(number, "wb") as stream:
             yield stream

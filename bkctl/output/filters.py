@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -14,7 +14,7 @@ import attrs
 from bkctl.errors import ProblemsError, UsageError
 from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.units import human_latency
-from bkctl.output.views import Kind, View, view_of
+from bkctl.output.views import Field, Kind, View, view_of
 
 if TYPE_CHECKING:
     from bkctl.global_options import Options
@@ -34,17 +34,40 @@ def selection(options: Options, record: Record) -> Select:
     filters = [parse_comparison(text) for text in options.filters]
 
     def select(view: View, values: Iterable[Any]) -> Iterable[Any]:
-        if filters:
-            values = _filtered(view, values, filters, record, utc=options.utc)
-        return _sorted(view, values, options.sort_by) if options.sort_by else values
+        named = [of_field("--filter", view, one, utc=options.utc) for one in filters]
+        order = _order(view, options.sort_by)
+        if named:
+            values = _filtered(view, values, named, record)
+        return _sorted(values, order) if order else values
 
     return select
 
 
+def require_fields(options: Options, views: Iterable[View]) -> None:
+    """Check the names of ``--columns``, ``--filter`` and ``--sort-by`` before any request.
+
+    Raises:
+        UsageError: no view has a field of this name.
+    """
+    known = list(views)
+    for option, word in _named(options):
+        if all(view.named(word) is None for view in known):
+            raise known[0].no_field(option, word)
+
+
+def _named(options: Options) -> Iterator[tuple[str, str]]:
+    """Yield each option that names a field, with the name."""
+    for column in options.columns.split(",") if options.columns else ():
+        yield "--columns", column.strip()
+    for word in options.sort_by.split(",") if options.sort_by else ():
+        yield "--sort-by", order_of(word)[0]
+    for text in options.filters:
+        yield f"--filter {text}", parse_comparison(text).field
+
+
 def _filtered(
-    view: View, values: Iterable[Any], filters: Iterable[Comparison], record: Record, *, utc: bool
+    view: View, values: Iterable[Any], named: Iterable[Comparison], record: Record
 ) -> Iterator[Any]:
-    named = [of_field("--filter", view, one, utc=utc) for one in filters]
     for value in values:
         found = record(view, value)
         if all(holds(one, view, value, found) for one in named):
@@ -71,19 +94,27 @@ def holds(one: Comparison, view: View, value: Any, found: Mapping[str, Any]) -> 
     return one.holds(found)
 
 
-def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
-    """Return the sorted values; values without the field are last in both orders."""
-    found = list(values)
-    for word in reversed(by.split(",")):
+def _order(view: View, by: str | None) -> Sequence[tuple[Field, bool]]:
+    """Return the fields of ``--sort-by``, each with whether it is descending."""
+    fields = []
+    for word in by.split(",") if by else ():
         name, order = order_of(word)
         field = view.named(name)
         if field is None:
             raise view.no_field("--sort-by", name)
         if order and order not in _DESC:
             raise UsageError(f"--sort-by {word}: {order!r} is not an order; give asc or desc")
+        fields.append((field, order == "desc"))
+    return fields
+
+
+def _sorted(values: Iterable[Any], fields: Sequence[tuple[Field, bool]]) -> list[Any]:
+    """Return the sorted values; values without the field are last in both orders."""
+    found = list(values)
+    for field, is_descending in reversed(fields):
         get = field.get
         there = [one for one in found if get(one) is not None]
-        there.sort(key=lambda one: _key(get(one)), reverse=order == "desc")
+        there.sort(key=lambda one: _key(get(one)), reverse=is_descending)
         found = there + [one for one in found if get(one) is None]
     return found
 

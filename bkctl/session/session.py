@@ -165,8 +165,8 @@ class Session:
 
                 keep_private(self.host.stdout)
             options = self.options
-            if options.is_typed("columns") and options.output in {"json", "jsonl", "yaml", "id"}:
-                self.warn(_columns_ignored(options))
+            if options.is_typed("columns") and options.output == "id":
+                self.warn("-o id prints only ids, and ignores --columns")
             self._emitter = Emitter(options, self.host, title=lambda: _title(self))
         return self._emitter
 
@@ -260,16 +260,6 @@ class Session:
             RefusedError: the answer was no, or there is no terminal to ask.
         """
         self.questions.confirm(plan, question, effect or self.effect, proof)
-
-
-def _columns_ignored(options: Options) -> str:
-    """Return the warning about --columns with a form that has all fields."""
-    text = f"--columns is for tables and CSV; -o {options.output} ignores it"
-    if options.output not in {"json", "jsonl"}:
-        return text
-    given = (one.strip() for one in (options.columns or "").split(","))
-    names = (one if one.isidentifier() and one != "id" else "FIELD" for one in given)
-    return f"{text}; `-o jsonl | jq -c '{{{', '.join(names)}}}'` prints single fields"
 
 
 def _title(session: Session) -> str:

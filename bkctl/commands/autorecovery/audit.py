@@ -10,7 +10,7 @@ from twisted.internet.task import deferLater
 
 from bkclient.replication import autorecovery_admin
 from bkctl.errors import NothingFoundError
-from bkctl.output.units import human_duration
+from bkctl.output.units import counted, human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
 from wire.errors import FormatError
 
@@ -69,7 +69,9 @@ class TriggeredAudit:
 
 def _audited(v: AuditReport) -> str:
     took = human_duration(v.took_s)
-    return f"audited by {v.auditor} in {took}; `bkctl doctor` shows what is wrong"
+    marked = f"{counted(v.marked, 'ledger')} marked"
+    more = "`bkctl autorecovery list` lists them" if v.marked else "`bkctl doctor` looks deeper"
+    return f"audited by {v.auditor} in {took}: {marked}; {more}"
 
 
 @shown(
@@ -83,6 +85,7 @@ class AuditReport:
     auditor: BookieId = field("The bookie or process that ran the audit.")
     checks: tuple[str, ...] = field("The checks that were run.")
     took_s: float
+    marked: int = field("Number of ledgers that are marked after the audit.")
 
 
 def audit(session: Session, *, checks: Sequence[str], wait: bool) -> None:
@@ -137,7 +140,9 @@ async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
         await autorecovery_admin.trigger_audit(client)
         while await autorecovery_admin.missing_marks(client):
             await deferLater(clock, LOOK_S)
-    return AuditReport(auditor, checks, clock.seconds() - began_s)
+    took_s = clock.seconds() - began_s
+    marked = await autorecovery_admin.count_marks(client.store)
+    return AuditReport(auditor, checks, took_s, marked)
 
 
 def delay_text(delay_s: int | None) -> str:

@@ -28,6 +28,7 @@ autorecovery = SubGroup(
 autorecovery.command(
     "status",
     body="bkctl.commands.autorecovery.switch:status",
+    prints=("bkclient.replication.autorecovery_admin:Status",),
     help="Show autorecovery's switch, its auditor, and the number of marked ledgers.",
     effect=Effect.READ,
     examples="""
@@ -41,6 +42,11 @@ autorecovery.command(
 autorecovery.command(
     "list",
     body="bkctl.commands.autorecovery.marks:list_marked",
+    prints=(
+        "bkclient.replication.autorecovery_admin:Mark",
+        "bkclient.replication.repair_states:LedgerRepairState",
+        "bkctl.commands.ledger.columns:LedgerCount",
+    ),
     help="""List the ledgers that are marked as lacking replicas.
 
     The auditor marks the ledgers of a bookie after its registration has ended, unless autorecovery
@@ -80,6 +86,7 @@ autorecovery.command(
 autorecovery.command(
     "active",
     body="bkctl.commands.autorecovery.marks:active",
+    prints=("bkclient.metadata.versions_and_watches:HeldLock",),
     help="List the ledgers that workers have locked, to copy them or to wait.",
     effect=Effect.READ,
     examples="""

@@ -15,7 +15,7 @@ from bkclient.replication.repair_states import LedgerRepairState, MissingReplica
 from bkctl.bookies import ask_bookies
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.errors import PartlyDoneError, ProblemsError
-from bkctl.output.units import counted
+from bkctl.output.units import counted, human_duration
 from bkctl.session.safety_check_names import DAMAGED_MARK
 from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
@@ -73,6 +73,10 @@ async def _why_unmarked(client: Client) -> list[str]:
     why = [] if await client.store.replication_enabled() else [_DISABLED]
     if down:
         why.append(f"{counted(down, 'bookie')} {'is' if down == 1 else 'are'} down")
+    delay_s = await client.store.lost_bookie_recovery_delay()
+    if down == 1 and delay_s:
+        after = human_duration(delay_s)
+        why.append(f"the auditor marks a lost bookie's ledgers after the delay of {after}")
     if silent:
         why.append(f"{counted(silent, 'bookie')} {'does' if silent == 1 else 'do'} not answer")
     return why

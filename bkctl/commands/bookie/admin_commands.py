@@ -131,6 +131,7 @@ ADMIN: Final = (
     Command(
         "gc-status",
         body="bkctl.commands.bookie.admin_requests:gc_status",
+        prints=("bkctl.bookies.http.garbage:GarbageRun",),
         help="""Show the state of garbage collection, of a bookie or of every registered bookie.
 
     Counts begin at the bookie's start. A round begins every `gcWaitTime`, and the first round
@@ -175,6 +176,7 @@ ADMIN: Final = (
     Command(
         "config",
         body="bkctl.commands.bookie.admin_requests:config",
+        prints=("bkctl.bookies.http.bookie_settings:BookieSetting",),
         help="""Show the settings that a bookie runs with.
 
     KEY is a name, a part of a name, or a pattern with `*`. A Java bookie reports only the settings
@@ -230,6 +232,10 @@ ADMIN: Final = (
     Command(
         "metrics",
         body="bkctl.commands.bookie.admin_requests:metrics",
+        prints=(
+            "bkctl.bookies.http.bookie_metrics:MetricSample",
+            "bkctl.bookies.http.bookie_metrics:JmxSample",
+        ),
         help="""Show a bookie's metrics.
 
     The command reads the bookie's /metrics. Tables leave out metrics without a value (nan), such as

@@ -106,8 +106,9 @@ def _show(session: Session, found: Sequence[garbage.GarbageRun]) -> None:
     if any(one.logs == 0 or one.freed_bytes == 0 for one in found):
         session.finish()
         session.note(
-            "LOGS, TOTAL and LIVE leave out the entry log that the bookie writes to; its space "
-            "can be freed once the log is full (logSizeLimit) or the bookie was restarted"
+            "LOGS, TOTAL and LIVE leave out the entry log that the bookie writes to; its space is "
+            "freed after the log is full (logSizeLimit) or the bookie was restarted, and by `bkctl "
+            "bookie gc` if most of it is of deleted ledgers"
         )
     if damaged := sum(one.unreadable_logs or 0 for one in found):
         session.finish()

@@ -43,6 +43,7 @@ bookie = SubGroup(
 bookie.command(
     "list",
     body="bkctl.commands.bookie.listing:print_bookies",
+    prints=("bkctl.bookies.bookie_columns:BookieSummary",),
     help="""List bookies, including bookies that are down.
 
     FREE and TOTAL are the sizes of the bookie's disks. `bkctl bookie show --ledgers` counts the
@@ -75,6 +76,7 @@ bookie.command(
 bookie.command(
     "show",
     body="bkctl.commands.bookie.details:show",
+    prints=("BookieDetails",),
     help="""Show one bookie in full, or a table of bookies; `-` reads ids from stdin.
 
     One bookie is shown with its published addresses, its disks and its cookie.

@@ -300,7 +300,10 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     states = {one.bookie_id: one.state for one in session.call(cluster_operations.list_bookies)}
     if states.get(bookie_id) in {None, BookieState.DOWN}:
         hangs = f"bookie {bookie_id} is not registered: it does not run, or its process hangs"
-        raise NothingFoundError(hangs if bookie_id in states else no_such_bookie(bookie_id, states))
+        raise NothingFoundError(
+            hangs if bookie_id in states else no_such_bookie(bookie_id, states),
+            next_step="`bkctl bookie list` lists the bookies",
+        )
     session.emit(session.call(check_bookie, bookie_id, entries))
 
 

@@ -66,6 +66,7 @@ cluster.command(
 cluster.command(
     "status",
     body="bkctl.commands.cluster.status:status",
+    prints=("ClusterStatus",),
     help="""Show the state of the cluster and its problems.
 
     Headroom is the number of writable bookies that can fail before a ledger with the ensemble size
@@ -113,6 +114,7 @@ cluster.command(
 cluster.command(
     "ping",
     body="bkctl.commands.cluster.status:ping",
+    prints=("PingAnswer",),
     help="""Check that the metadata service and each bookie answer.
 
     The command opens a connection to each bookie, with TLS or authentication if configured, and
@@ -158,6 +160,7 @@ cluster.command(
 cluster.command(
     "map",
     body="bkctl.commands.cluster.map:draw",
+    prints=("ClusterMap",),
     short_help="Draw the bookies in their racks, and how full they are.",
     help="""Draw the bookies in their racks, and how full they are.
 

@@ -22,6 +22,7 @@ METADATA: Final = (
     Command(
         "tree",
         body="bkctl.commands.cluster.nodes:show_tree",
+        prints=("MetadataNode",),
         help="""Show the tree of the metadata, every node decoded.
 
     Paths begin at the cluster's root. They have ZooKeeper's form for every metadata service. The
@@ -44,6 +45,7 @@ METADATA: Final = (
     Command(
         "show",
         body="bkctl.commands.cluster.nodes:show_node",
+        prints=("MetadataNode",),
         help="""Show one node of the metadata, decoded.
 
     Passwords, and bytes that contain passwords, are shown only with --show-secrets.
@@ -142,6 +144,7 @@ METADATA: Final = (
     Command(
         "watch",
         body="bkctl.commands.cluster.watch:watch",
+        prints=("ClusterEvent",),
         help="""Print changes of bookies, auditor and marks as they happen.
 
     The command first prints the present state. It reports changes of bookies, the auditor,

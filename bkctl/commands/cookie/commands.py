@@ -27,6 +27,7 @@ cookie = SubGroup(
 cookie.command(
     "list",
     body="bkctl.commands.cookie.stored_cookies:list_stored",
+    prints=("bkclient.admin.cookies:StoredCookie",),
     help="List the cookies that the metadata service keeps.",
     effect=Effect.READ,
     examples="""

@@ -12,6 +12,7 @@ from bkctl.exit_status import FAILURES, Effect, ExitStatus
 doctor = Command(
     "doctor",
     body="bkctl.commands.doctor.survey:examine",
+    prints=("bkctl.commands.doctor.columns:ClusterFinding",),
     params=(
         option(
             "--local/--no-local",

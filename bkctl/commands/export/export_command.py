@@ -43,6 +43,11 @@ def export(
     **options: Any,
 ) -> None:
     """Export ledgers to Parquet; `-` reads ids from stdin."""
+    if target == "-":
+        raise UsageError(
+            "--to names a directory, and an export cannot go to stdout",
+            next_step="`bkctl ledger read LEDGER_ID -o jsonl` prints entries",
+        )
     if follow_s == 0:
         raise UsageError("--follow 0 would never pause: give a time above 0, such as 1m")
     is_repeated = since_last or follow_s is not None

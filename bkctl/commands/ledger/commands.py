@@ -124,6 +124,7 @@ ledger.command(
 ledger.command(
     "read",
     body="bkctl.commands.ledger.read:read",
+    prints=("bkctl.commands.ledger.columns:EntryRecord",),
     help="""Print the payloads of LEDGER_ID's entries.
 
     The command reads an open ledger up to its last confirmed entry, and changes nothing without
@@ -171,6 +172,7 @@ ledger.command(
 ledger.command(
     "tail",
     body="bkctl.commands.ledger.read:tail",
+    prints=("bkctl.commands.ledger.columns:EntryRecord",),
     short_help="Print the last entries, and new entries as they are confirmed.",
     help="""\
     Print the last entries of LEDGER_ID; with --follow, new entries as they are confirmed.
@@ -229,6 +231,10 @@ ledger.command(
 ledger.command(
     "list",
     body="bkctl.commands.ledger.list_and_show:print_ledgers",
+    prints=(
+        "bkctl.commands.ledger.columns:LedgerSummary",
+        "bkctl.commands.ledger.columns:LedgerTotal",
+    ),
     help="""List ledgers in the order of their ids, as they are found.
 
     `bkctl autorecovery list` lists the ledgers that are marked as lacking replicas. --bookie with
@@ -278,6 +284,7 @@ ledger.command(
 ledger.command(
     "show",
     body="bkctl.commands.ledger.list_and_show:show",
+    prints=("bkctl.commands.ledger.columns:LedgerDetails",),
     help="""\
     Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin.
     """,

@@ -33,6 +33,9 @@ MARKS_MAX: Final = 1000
 
 _TIMEOUT_S: Final = 5.0
 _SLOWER_MS: Final = 1.0
+_PAUSE: Final = {"pause-p99": "pause_p99_ms"}
+_PAUSE_MS: Final = 100.0
+"""A shorter pause of a process does not count: it may be of the machine's load."""
 _COMPARED_MIN: Final = 3
 _SLOW: Final = {
     "add-p50": "add_p50_ms",
@@ -324,7 +327,12 @@ def address_of(one: BookieSummary, stats_port: int | None) -> HttpAddress | None
 def load_sampler(
     session: Session, stats_port: int | None, sort_by: str | None = None
 ) -> LoadSampler:
-    """Return a sampler of the session's cluster."""
+    """Return a sampler of the session's cluster.
+
+    Raises:
+        UsageError: bookies have no field of a name in ``sort_by``.
+    """
+    sort_loads((), sort_by)
     return LoadSampler(
         lambda: ask_bookies.asked_bookies(session, None),
         lambda address: load_rates.ask(address, _TIMEOUT_S),
@@ -427,7 +435,7 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     if len(figures) < _COMPARED_MIN:
         raise too_few(len(figures), sorted(silent))
     found, known = outliers(figures, factor), known_latencies(figures)
-    if known or not session.options.is_for_people:
+    if known or found or not session.options.is_for_people:
         session.emit_all(found, LatencyOutlier)
         session.finish()
     slow_ones = {one.bookie_id for one in found}
@@ -445,8 +453,8 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     if window := latency_window(figures.values()):
         session.note(window)
     session.note(
-        "the network, and pauses of a bookie's process, are not part of these latencies: "
-        "`bkctl cluster ping --watch=1s` shows them"
+        "the network is not part of these latencies: `bkctl cluster ping --watch=1s` shows the "
+        "time of a request"
     )
 
 
@@ -497,10 +505,11 @@ def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:
 def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[LatencyOutlier]:
     """Return latencies of at least ``factor`` times the median, the worst first.
 
-    A difference below ``_SLOWER_MS`` does not count.
+    A difference below ``_SLOWER_MS``, of pauses ``_PAUSE_MS``, does not count.
     """
     found = []
-    for metric, attribute in _SLOW.items():
+    for metric, attribute in (_SLOW | _PAUSE).items():
+        least_ms = _PAUSE_MS if metric in _PAUSE else _SLOWER_MS
         values = {
             bookie: value
             for bookie, of_bookie in figures.items()
@@ -519,6 +528,6 @@ def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[Lat
                 requests=getattr(figures[bookie], _REQUESTS.get(metric, ""), None),
             )
             for bookie, value in values.items()
-            if value >= factor * median and value - median >= _SLOWER_MS
+            if value >= factor * median and value - median >= least_ms
         ]
     return sorted(found, key=lambda one: (-one.value_ms / (one.median_ms or 1e-9), one.bookie_id))

@@ -56,6 +56,7 @@ OF_BOOKIES: Final = (
     Command(
         "slow",
         body="bkctl.commands.load.bookie_loads:slow",
+        prints=("LatencyOutlier",),
         help="""Name bookies that are slower than most.
 
     The command compares the latencies of the last complete minute (adds, reads, syncs of the
@@ -63,9 +64,10 @@ OF_BOOKIES: Final = (
     current minute. A difference below one millisecond does not count. The last line says how long
     ago the minute ended, and how many requests it had: a few requests may look slow by chance.
 
-    Each bookie measures these latencies itself. So they do not include the network, or the time
-    before the bookie reads a request. `bkctl cluster ping --watch=1s` shows the time of a request
-    to each bookie, as a client sees it.
+    `pause-p99` is the length of pauses of a bookie's process, if above 100 ms; Java bookies do
+    not report pauses. Each bookie measures its latencies itself. So they do not include the
+    network, or the time before the bookie reads a request. `bkctl cluster ping --watch=1s` shows
+    the time of a request to each bookie, as a client sees it.
     """,
         params=(
             option(
@@ -91,6 +93,7 @@ OF_BOOKIES: Final = (
     Command(
         "plot",
         body="bkctl.commands.load.bookie_plot:plot",
+        prints=("PlotPoint",),
         help="""Draw a metric of a bookie as a curve.
 
     METRIC is adds, reads, failures, in, out (a second), add-p50, add-p99, read-p50, read-p99,

@@ -355,7 +355,7 @@ def _start_in_background(
     words = (word for word in arguments if word != "--background")
     child = _detached(without_settings(words), log, settings)
     assert child.stdout is not None
-    with child.stdout as stdout, session.messages.waiting("waiting for the bookies to register"):
+    with child.stdout as stdout, session.messages.waiting("waiting for the cluster to start"):
         shown = _output(stdout, log, written, session.note)
     if not shown:
         said = "".join(last_lines(log, 1)).removeprefix("bkctl: ") or "the cluster ended"

@@ -48,7 +48,7 @@ log.command(
             "--roll-entries",
             type=click.IntRange(0),
             default=0,
-            help="Begin a new ledger after N entries; 0 is never.",
+            help="Begin a new ledger after N entries or a few more; 0 is never.",
         ),
         option(
             "--roll-after",
@@ -98,6 +98,7 @@ log.command(
 log.command(
     "tail",
     body="bkctl.commands.log.tail:tail",
+    prints=("bkctl.commands.log.columns:LogEntry",),
     short_help="Print the entries of a log; with -f new entries as they arrive.",
     help="""Print the entries of the log NAME. The command fences no writer.
 
@@ -146,6 +147,7 @@ log.command(
 log.command(
     "list",
     body="bkctl.commands.log.list_and_show:list_all",
+    prints=("bkctl.commands.log.columns:LogSummary",),
     help="List the logs of the cluster, by name.",
     effect=Effect.READ,
     examples="""
@@ -158,6 +160,7 @@ log.command(
 log.command(
     "show",
     body="bkctl.commands.log.list_and_show:show",
+    prints=("bkctl.commands.log.columns:LogLedgerRow",),
     help="Show the ledgers of the log NAME, and the limits at which a new ledger begins.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.READ,
@@ -171,6 +174,7 @@ log.command(
 log.command(
     "cursors",
     body="bkctl.commands.log.cursors:cursors",
+    prints=("bkctl.commands.log.columns:CursorRow",),
     help="""List the cursors of the log or topic NAME, or all cursors, and how far each is behind.
 
     A cursor stores the position that a reader has committed, under a name. `log tail --cursor` and

@@ -140,6 +140,7 @@ shell = ShellCommand(
 version = Command(
     "version",
     body="bkctl.commands.tool.help_and_version:show_version",
+    prints=("OwnVersion", "MemberVersion"),
     short_help="Show the version of this tool; with --all, of each bookie.",
     help="""Show versions: the tool's, Python's, the protocol's; with --all each bookie's.
 

@@ -34,6 +34,7 @@ _DECODE = option(
 topic.command(
     "list",
     body="bkctl.commands.topic.list_and_show:list_all",
+    prints=("bkctl.commands.topic.columns:TopicSummary",),
     help="List the topics and partitions that have ledgers, namespace by namespace.",
     params=(
         option("--pattern", metavar="REGEX", help="Only topics whose complete name matches REGEX."),
@@ -50,6 +51,7 @@ topic.command(
 topic.command(
     "show",
     body="bkctl.commands.topic.list_and_show:show",
+    prints=("bkctl.commands.topic.columns:TopicDetails",),
     help="Show TOPIC: each partition with its ledgers, subscriptions and schema.",
     params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,
@@ -64,6 +66,7 @@ topic.command(
 topic.command(
     "ledgers",
     body="bkctl.commands.topic.list_and_show:ledgers",
+    prints=("bkctl.commands.topic.columns:TopicLedgerRow",),
     help="""\
     List the ledgers of TOPIC, oldest first. A partitioned topic is listed partition by partition.
     """,
@@ -80,6 +83,7 @@ topic.command(
 topic.command(
     "peek",
     body="bkctl.commands.topic.peek:peek",
+    prints=("bkctl.commands.topic.columns:TopicMessageRow",),
     help="""Print messages of TOPIC as a consumer receives them.
 
     The last messages can be missing: a message becomes readable when a later one confirms it.

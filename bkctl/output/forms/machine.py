@@ -1,7 +1,7 @@
 """Machine forms: JSON, JSON lines, YAML, CSV and ids.
 
-All fields of every value, under their own names, with bytes and milliseconds as integers, times in
-UTC (RFC 3339), ledger ids as strings, and nothing cut.
+All fields of every value, or those of a typed ``--columns``, under their own names, with bytes and
+milliseconds as integers, times in UTC (RFC 3339), ledger ids as strings, and nothing cut.
 """
 
 from __future__ import annotations
@@ -44,8 +44,12 @@ class MachineForms:
 
     def fields(self, view: View, value: Any) -> dict[str, Any]:
         """Return the fields of ``value`` for JSON."""
-        found = ((field, self.plain(field, field.get(value))) for field in view.fields)
-        return {f.name: plain for f, plain in found if plain is not None or not f.optional}
+        is_chosen = self._options.is_typed("columns")
+        fields = chosen_fields(self._options, view, ()) if is_chosen else view.fields
+        found = ((field, self.plain(field, field.get(value))) for field in fields)
+        return {
+            f.name: plain for f, plain in found if is_chosen or plain is not None or not f.optional
+        }
 
     def record(self, view: View, value: Any) -> dict[str, Any]:
         """Return all fields of a value for machine forms."""

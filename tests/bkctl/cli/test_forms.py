@@ -22,6 +22,7 @@ from tests.bkctl.cli.test_root import TREE
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
 from tests.bkctl.support.schema import check
+from tests.bkctl.support.terminal import run_here
 from tests.support.programs import require_zookeeper
 
 pytestmark = pytest.mark.processes
@@ -187,3 +188,27 @@ def test_a_bookie_that_is_nearly_named_is_offered(run: Run, names: dict[str, str
     missing = run("bookie", "info", wrong, ok=False)
     assert missing.status == ExitStatus.NOT_FOUND
     assert f"did you mean {names['BOOKIE']}?" in missing.err
+
+
+_ARGUMENTS: Final = {"LEDGER": "1", "BOOKIE": "10.0.0.1:3181", "LOG": "log"}
+_ONE_VALUE: Final = {
+    "autorecovery auditor", "bookie ready", "bookie state", "cluster id", "completion",
+    "config show", "cookie show", "explain", "profile list", "top",
+}  # fmt: skip
+"""Commands without a list from a cluster, and `top`, whose bookies have names of their own."""
+
+
+@pytest.mark.parametrize("name", [name for name in LINES if name not in _ONE_VALUE])
+@pytest.mark.parametrize("option", ["--columns=nope", "--sort-by=nope", "--filter=nope=1"])
+def test_an_unknown_field_is_refused_before_any_request(name: str, option: str) -> None:
+    words = [_ARGUMENTS.get(word, word) for word in f"{name} {LINES[name]}".split()]
+    done = run_here("-u", "zk://127.0.0.1:1/ledgers", *words, option)
+    assert done.returncode == ExitStatus.USAGE, done.stderr
+    assert f"{option.partition('=')[0]}" in done.stderr
+    assert "no field 'nope'" in done.stderr
+
+
+def test_an_unknown_order_of_top_is_refused_before_any_request() -> None:
+    done = run_here("-u", "zk://127.0.0.1:1/ledgers", "top", "--once", "--sort-by=nope")
+    assert done.returncode == ExitStatus.USAGE
+    assert "--sort-by: no field 'nope'" in done.stderr

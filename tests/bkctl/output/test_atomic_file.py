@@ -76,6 +76,13 @@ def test_half_a_new_file_is_none(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+def test_an_error_names_the_file_and_not_its_part(tmp_path: Path) -> None:
+    file = tmp_path / "missing" / "file"
+    with pytest.raises(FileNotFoundError) as error, replacing_file(file):
+        pass
+    assert error.value.filename == str(file)
+
+
 def test_a_link_to_nothing_is_no_new_file(tmp_path: Path) -> None:
     """Another user may have put it into a directory that all can write to."""
     (tmp_path / "backup").symlink_to(tmp_path / "elsewhere")

@@ -82,6 +82,16 @@ def test_json_has_every_field_ids_as_strings_and_plain_numbers() -> None:
     assert second["state"] is None
 
 
+def test_columns_of_the_command_line_choose_the_fields_of_json() -> None:
+    typed = {"columns": "id,custom.owner", "origins": {"columns": "--columns"}}
+    first, second = json.loads(_printed(LEDGERS, output="json", **typed))["ledgers"]
+    assert first == {"ledger_id": "7", "custom.owner": "me"}
+    assert second == {"ledger_id": str(BIG), "custom.owner": None}
+    of_profile = {**typed, "origins": {"columns": "profile p"}}
+    (line, _) = _printed(LEDGERS, output="jsonl", **of_profile).splitlines()
+    assert "state" in json.loads(line)
+
+
 def test_json_lines_are_documents_of_their_own() -> None:
     lines = [json.loads(line) for line in _printed(LEDGERS, output="jsonl").splitlines()]
     assert [line["ledger_id"] for line in lines] == ["7", str(BIG)]

@@ -153,7 +153,8 @@ def _status(v: DecommissionStatus) -> str:
         )
     cookie = "it has a cookie" if v.has_cookie else "it has no cookie"
     if not v.ledgers:
-        return f"bookie {v.bookie_id} is empty and {v.state}; {cookie}"
+        now = f"{v.state}: you can stop it" if v.state == "read-only" else v.state
+        return f"bookie {v.bookie_id} is empty and {now}; {cookie}"
     not_closed = f"{v.open_ledgers} of them not closed" if v.open_ledgers else "all closed"
     return (
         f"bookie {v.bookie_id} is {v.state} and has {counted(v.ledgers, 'ledger')}, "

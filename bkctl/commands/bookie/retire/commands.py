@@ -158,6 +158,10 @@ decommission = Command(
 decommission_status = Command(
     "decommission-status",
     body="bkctl.commands.bookie.retire.decommission:status",
+    prints=(
+        "bkclient.replication.decommission:DecommissionStatus",
+        "bkclient.replication.repair_states:LedgerRepairState",
+    ),
     help="Show the ledgers left on a bookie that is being decommissioned, and why each waits.",
     params=(
         argument("bookie_id", type=BOOKIE_ID),

@@ -423,7 +423,7 @@ def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
     """Show the ledgers and the cookie that a bookie still has."""
     session.about = f"bookie {bookie_id}"
     left = session.call(decommission.ledgers_left, bookie_id)
-    if detail:
+    if detail and (left or not session.options.is_for_people):
         lacking = [MissingReplicas(one.ledger_id, (bookie_id,)) for one in left]
         session.emit_all(session.iterate(repair_states, lacking), LedgerRepairState)
     else:

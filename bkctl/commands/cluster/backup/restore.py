@@ -167,6 +167,14 @@ def restore(
             session.warn(_kept(plan.missing.differing))
         session.plan(plan.steps())
         return
+    if plan.missing is not None and not plan.missing.nodes:
+        differing = plan.missing.differing
+        session.emit(
+            ClusterRestored(uri=session.uri, info=plan.info, kept=differing, added=plan.missing)
+        )
+        if differing:
+            session.warn(_kept(differing))
+        return
     session.confirm(plan.text(utc=session.options.utc), f"Restore {plan.what} to {session.uri}?")
     restored, kept, reserved = _carry_out(session, file, plan)
     missing = plan.missing and restored

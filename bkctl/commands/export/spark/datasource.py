@@ -262,8 +262,8 @@ column. Spark's main branch keeps the plan with each scan: its releases need no 
 """
 
 NEEDS_FILTER: Final = (
-    f'with pushFilters, write load().where("{ALWAYS_TRUE}") and use only that DataFrame: '
-    "a use without a filter would get the rows of another use"
+    f'with pushFilters, begin with frame = load().where("{ALWAYS_TRUE}"), and add other filters to '
+    "frame: a use of load() without this filter could get the rows of another use"
 )
 
 
@@ -328,8 +328,8 @@ class PushingReader(LedgerSourceReader):
         except FileExistsError:
             if note.read_text() != bounds:
                 raise SourceOptionError(
-                    "with pushFilters, a DataFrame can have the filters of one use: call load() "
-                    "for each query, and for each side of a union or join"
+                    "with pushFilters, a DataFrame can have the filters of one use: for other "
+                    f'filters call load().where("{ALWAYS_TRUE}") again'
                 ) from None
 
 

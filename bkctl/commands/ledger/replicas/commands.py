@@ -16,6 +16,7 @@ REPLICAS: Final = (
     Command(
         "map",
         body="bkctl.commands.ledger.replicas.map:show_map",
+        prints=("LedgerMap", "LedgerPlace"),
         help="""Draw the bookies of each fragment, and which of them list all its entries.
 
     Each bookie reports which entries it holds. The command reads entries only from bookies that
@@ -43,6 +44,7 @@ REPLICAS: Final = (
     Command(
         "verify",
         body="bkctl.commands.ledger.replicas.verify:verify",
+        prints=("bkclient.replication.ledger_verification:LedgerVerification",),
         help="""Read every copy of every entry, and report missing, damaged and wrong copies.
 
     The command changes nothing and fences no writer. In an open ledger it reads the confirmed
@@ -88,6 +90,7 @@ REPLICAS: Final = (
     Command(
         "orphans",
         body="bkctl.commands.ledger.replicas.orphans:orphans",
+        prints=("Orphan",),
         help="""\
     List orphans: ledgers that are missing from the application's list of ids.
 

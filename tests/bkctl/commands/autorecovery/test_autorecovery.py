@@ -12,6 +12,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
+from bkclient.metadata.versions_and_watches import NEW
 from bkclient.replication.autorecovery_admin import CHECKS
 from bkctl.commands.autorecovery.audit import INTERVALS
 from tests.bkclient.metadata.values import B1, B2
@@ -20,6 +21,7 @@ from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from tests.support.memory_zookeeper import MemoryMetadata
 from wire.ids import BookieId, LedgerId
+from wire.records.cookie import Cookie, encode_cookie
 
 
 @pytest.fixture
@@ -146,6 +148,15 @@ def test_no_mark_is_not_said_to_be_well_where_bookies_are_lost(world: World) -> 
     for_programs = run_in(world, "autorecovery", "list", "--json")
     assert (for_programs.json["marks"], for_programs.err) == ([], f"{why}\n")
     assert "doctor" not in run_in(world, "autorecovery", "list", "--older-than", "1h").err
+
+
+def test_the_delay_is_named_while_a_lost_bookie_has_no_mark() -> None:
+    world = World(3)
+    store = store_of(world)
+    world.run(store.set_lost_bookie_recovery_delay(600))
+    world.run(store.write_cookie(B2, encode_cookie(Cookie(B2, "/j", ("/l",))), NEW))
+    told = run_in(world, "autorecovery", "list").err
+    assert "the auditor marks a lost bookie's ledgers after the delay of 10m" in told
 
 
 def test_old_marks_can_be_told_from_new_ones(world: World, store: MemoryMetadata) -> None:
@@ -280,6 +291,9 @@ def test_only_a_mark_that_nobody_needs_is_forgotten() -> None:
     assert planned.startswith("would remove the mark of ledger")
     assert "every replica of every entry" in run_in(world, "autorecovery", "forget", whole).out
     assert "the ledger is deleted" in run_in(world, "autorecovery", "forget", 99).out
+    unmarked = run_in(world, "autorecovery", "forget", 99, ok=False)
+    assert unmarked.status == 3
+    assert "ledger 99 is not marked; `bkctl autorecovery list` lists" in unmarked.err
     for ledger_id, why in ((lacking, "lacks replicas on"), (open_one, "is not closed")):
         refused = run_in(world, "autorecovery", "forget", ledger_id, ok=False)
         assert (refused.status, why in refused.err) == (7, True)
@@ -365,6 +379,7 @@ def test_an_audit_is_waited_for_until_all_that_is_lost_is_marked() -> None:
     )
     said = run_in(world, "autorecovery", "audit", "--wait")
     assert said.out.startswith(f"audited by {B2} in ")
+    assert said.out.endswith(": 1 ledger marked; `bkctl autorecovery list` lists them\n")
     assert set(marks(world)) == {ledger_id}
     assert "would have the auditor" in run_in(world, "autorecovery", "audit", "--dry-run").out
     assert f"asked the auditor {B2}" in run_in(world, "autorecovery", "audit").out

@@ -473,6 +473,7 @@ class TestDecommission:
         assert has_cookie(world, "b2")
         empty = run_in(world, "bookie", "decommission-status", "b2").out
         assert empty == "bookie b2 is empty and down; it has a cookie\n"
+        assert run_in(world, "bookie", "decommission-status", "b2", "--detail").out == empty
         run_in(world, "decommission", "b2", "--yes")
         assert "b2 is decommissioned" in run_in(world, "bookie", "decommission-status", "b2").out
 

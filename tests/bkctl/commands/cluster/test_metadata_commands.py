@@ -488,6 +488,8 @@ class TestRestore:
         assert plan == f"would add 1 node: 1 ledger (1); {stay}\n"
         added = at(target, *words)
         assert added.out.startswith("added 1 node: 1 ledger (1) to ")
+        unasked = at(target, "cluster", "restore", file, "--ledger", 1)
+        assert unasked.out.startswith("added 0 nodes to ")
         assert at(target, "ledger", "list", "-o", "id").out.split() == ["1", "2", "3"]
         assert at(target, "cookie", "list", "-o", "id").out.split() == ["b1"]
         assert at(target, "autorecovery", "status", "--json").json["enabled"] is True
@@ -535,6 +537,7 @@ class TestRestore:
     ) -> None:
         target = f"sqlite://{tmp_path}/new.db"
         at(target, "cluster", "restore", file, "--yes")
+        at(target, "ledger", "delete", 1, "--yes", *_FORCED[:2])
         refused = at(target, "cluster", "restore", file, "--ledger", "1", ok=False)
         assert "Chosen from the backup of " in refused.err
         assert ": 1 ledger." in refused.err

@@ -798,6 +798,10 @@ class TestCommand:
         assert done.status == 4
         assert "holds an export of cluster" in done.err
 
+    def test_stdout_is_not_a_target(self, run: Run) -> None:
+        done = run("export", "0", "--to", "-", ok=False)
+        assert (done.status, "`bkctl ledger read LEDGER_ID -o jsonl`" in done.err) == (2, True)
+
     def test_without_a_pause_no_export_begins(self, run: Run, tmp_path) -> None:
         done = run("export", "--follow", "0", "--to", tmp_path / "out", ok=False)
         assert done.status == 2

@@ -429,6 +429,18 @@ class TestSlow:
                    for bookie, one in self.of(a=1.0, b=1.0, c=9.0).items()}  # fmt: skip
         assert [one.requests for one in outliers(counted, 2.0)] == [3]
 
+    def test_a_process_that_pauses_is_named_and_the_load_of_the_machine_is_not(self) -> None:
+        def of(*pauses_ms: float | None) -> dict[BookieId, LoadFigures]:
+            return {
+                BookieId(f"b{n}"): LoadFigures(pause_p99_ms=one) for n, one in enumerate(pauses_ms)
+            }
+
+        (found,) = outliers(of(3.0, 900.0, 5.0, None), 2.0)
+        assert (found.bookie_id, found.metric, found.value_ms) == ("b1", "pause-p99", 900.0)
+        assert not outliers(of(3.0, 90.0, 5.0), 2.0)
+        line = 'bookied_event_loop_lag_ms{success="true",quantile="0.99"} 812.5'
+        assert figures([bookie_metrics.parse_sample(line)]).pause_p99_ms == 812.5
+
     def test_less_than_a_millisecond_is_not_slow(self) -> None:
         assert not outliers(self.of(a=0.1, b=0.1, c=0.9), 2.0)
 

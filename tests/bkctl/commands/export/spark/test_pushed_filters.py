@@ -171,7 +171,7 @@ def test_two_uses_in_one_query_are_refused(spark, cluster, log, query: str) -> N
 @pytest.mark.parametrize("use", USES)
 def test_a_use_without_the_filter_is_refused(spark, cluster, log, use: str) -> None:
     reader = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log, pushFilters=True)
-    with pytest.raises(Exception, match=r'write load\(\)\.where\("length >= 0"\)'):
+    with pytest.raises(Exception, match=r'begin with frame = load\(\)\.where\("length >= 0"\)'):
         USES[use](reader.load()).collect()
 
 
