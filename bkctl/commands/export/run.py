@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -53,7 +53,12 @@ from bkctl.commands.export.target.verify_files import (
     verify_files,
 )
 from bkctl.commands.export.task.copy import ReadTotals, open_listener
-from bkctl.commands.export.task.ledger_ends import check_offloaded, chosen_extents, read_extents
+from bkctl.commands.export.task.ledger_ends import (
+    check_offloaded,
+    chosen_extents,
+    read_extents,
+    stored_ledgers,
+)
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
@@ -61,6 +66,7 @@ from bkctl.output.units import counted
 from bkctl.output.views import evolve
 from bkctl.session.safety_checks import NAMED_MAX, some_names
 from wire.codes import LedgerState
+from wire.ids import LedgerId
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
@@ -233,10 +239,14 @@ def _choice_of(ledger_ids: Sequence[int] | LedgerChoice | None) -> LedgerChoice:
 
 @attrs.frozen
 class _Plan:
-    """The extents of ledgers, and the omitted ledgers with the reasons."""
+    """The extents of ledgers, and the omitted ledgers with the reasons.
+
+    ``deleted`` are ledgers of earlier exports that were open then, and are deleted now.
+    """
 
     extents: list[LedgerExtent]
     unreadable: dict[int, str]
+    deleted: list[LedgerExtent]
 
 
 async def _plan(
@@ -258,7 +268,25 @@ async def _plan(
     )
     if choice.ranges and not extents and not options.skip_unreadable:
         raise NoSuchLedgerError(choice.nothing_found())
-    return _Plan(extents, unreadable)
+    deleted: list[LedgerExtent] = []
+    if options.since_last:
+        deleted = await _deleted(client, tree, {*unreadable, *(one.ledger_id for one in extents)})
+        unreadable |= {one.ledger_id: new_since_last.deleted_early(one) for one in deleted}
+    return _Plan(extents, unreadable, deleted)
+
+
+async def _deleted(
+    client: Client, tree: TargetTree, looked_at: Container[int]
+) -> list[LedgerExtent]:
+    """Return the ledgers that were open when they were exported, and do not exist any more."""
+    left = {
+        LedgerId(number): extent
+        for number, extent in tree.ledgers.items()
+        if not extent.is_closed and number not in looked_at
+    }
+    async for stored in stored_ledgers(client, list(left)):
+        del left[stored.ledger_id]
+    return list(left.values())
 
 
 def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:
@@ -274,6 +302,11 @@ def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:
         where = f"{files.uri}/{manifest.FOLDER}"
         raise ManifestError(f"the records in {where} contradict each other: {error}") from error
     return tree
+
+
+def _as_closed(extent: LedgerExtent) -> LedgerExtent:
+    """Return the extent of a deleted ledger as it is recorded: nothing more will be exported."""
+    return attrs.evolve(extent, state=LedgerState.CLOSED.name)
 
 
 @contextlib.contextmanager
@@ -357,6 +390,7 @@ class _ExportRun:
             if unreadable:
                 extents = [one for one in extents if one.ledger_id not in unreadable]
                 change = self._found_changes(extents, sizes)
+            change = attrs.evolve(change, noted=(*change.noted, *map(_as_closed, plan.deleted)))
             self._check(change, written, staged)
             if change.parts or change.noted or _is_new(self._choice, self._options, self._tree):
                 self._commit(change, written, staged, sizes)

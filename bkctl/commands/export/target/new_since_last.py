@@ -196,6 +196,14 @@ def contradiction(tree: TargetTree, extent: LedgerExtent) -> str | None:
     return _shared_by_another(extent)
 
 
+def deleted_early(known: LedgerExtent) -> str:
+    """Return the reason why the last entries of an exported ledger may be missing."""
+    return (
+        f"ledger {known.ledger_id} was deleted since: it was exported up to entry "
+        f"{known.last_entry_id}, and later entries, if any, are lost"
+    )
+
+
 def _shared_by_another(extent: LedgerExtent) -> str:
     return (
         f"another ledger with the id {extent.ledger_id} was exported, and shares files: "

@@ -151,6 +151,23 @@ def add(client: BlockingClient, ledger_id: int, payloads: list[bytes]) -> None:
     client.call(one_shot)
 
 
+def test_a_ledger_that_is_deleted_before_an_export_found_it_closed_is_named_once(
+    cluster, client, tmp_path
+) -> None:
+    ledger_id, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
+    add(client, ledger_id, PAYLOADS[:3])
+    how = {"since_last": True, "skip_unreadable": True, "engine": "local"}
+    choice = LedgerChoice(ranges=((ledger_id, ledger_id + 1),))
+    assert export_ledgers(cluster.uri, choice, str(tmp_path), **how).copied_entries == 3
+    client.call(lambda client: client.delete_ledger(LedgerId(ledger_id)))
+    (gone,) = export_ledgers(cluster.uri, choice, str(tmp_path), **how).unreadable
+    assert gone.ledger_id == ledger_id
+    assert "later entries, if any, are lost" in gone.why
+    again = export_ledgers(cluster.uri, choice, str(tmp_path), **how)
+    assert not again.unreadable, "it was named once"
+    assert again.entries == 3, "and its entries stay"
+
+
 def test_a_target_without_a_file_has_no_line_to_read_it(cluster, client, tmp_path) -> None:
     report = export_ledgers(cluster.uri, [write(client, [])], str(tmp_path))
     assert (report.files, report.read_back) == (0, None)
