@@ -121,6 +121,7 @@ def test_the_body_of_every_command_takes_the_parameters_that_are_declared(
     names = [str(one.name) for one in command.params if not is_global(one)]
     assert not {one.name for one in global_options(root=True)} & set(names)
     inspect.signature(command.load()).bind("session", **dict.fromkeys(names))
+    assert len(list(command.views())) == len(command.prints)
 
 
 @pytest.mark.parametrize("path", ALIASES, ids=" ".join)
