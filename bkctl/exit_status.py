@@ -42,6 +42,7 @@ class ExitStatus(enum.IntEnum):
     WARNINGS = 9
     PROBLEMS = 10
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
     TERMINATED = 143
 
 
@@ -65,5 +66,6 @@ MEANING: Final = {
     ExitStatus.WARNINGS: "a check found only warnings",
     ExitStatus.PROBLEMS: "a check found problems",
     ExitStatus.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitStatus.OUTPUT_CLOSED: "the reader of stdout closed the pipe",
     ExitStatus.TERMINATED: "stopped by SIGTERM",
 }

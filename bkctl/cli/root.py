@@ -168,16 +168,17 @@ def _report(error: BaseException, session: Session | None, args: Sequence[str]) 
     if isinstance(error, BrokenPipeError):
         from bkctl.errors import PagerLeftError
 
-        if not isinstance(error, PagerLeftError):
-            _drop_stdout()
-        return ExitStatus.DONE
+        if isinstance(error, PagerLeftError):
+            return ExitStatus.DONE
+        _drop_stdout()
+        return ExitStatus.OUTPUT_CLOSED
     from bkctl.cli.error_report import report
 
     return report(error, session, args)
 
 
 def _flushed(status: int, *, lasting: bool) -> int:
-    """Flush stdout; a closed reader is not an error, a full disk is.
+    """Flush stdout; return the exit status.
 
     ``lasting`` is true if further commands will use stdout.
     """
@@ -185,6 +186,7 @@ def _flushed(status: int, *, lasting: bool) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_stdout()
+        return status or ExitStatus.OUTPUT_CLOSED
     except KeyboardInterrupt:  # The reader does not read.
         if not lasting:
             _drop_stdout()

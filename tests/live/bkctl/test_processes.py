@@ -117,16 +117,28 @@ def test_the_way_the_readme_shows(cluster: Cluster, tmp_path: Path) -> None:
     assert (status, out) == (0, file.read_bytes())
 
 
-def test_a_closed_pipe_ends_quietly(cluster: Cluster) -> None:
+def test_a_closed_pipe_ends_quietly_with_the_status_of_sigpipe(cluster: Cluster) -> None:
     ledger = _written(cluster, b"some line of text\n" * 50_000)
-    for args in (("ledger", "read", ledger), ("ledger", "read", ledger, "-o", "jsonl")):
+    read = ("ledger", "read", ledger)
+    for args in (read, (*read, "-o", "jsonl"), (*read, "-o", "csv")):
         process = _start(cluster, *args)
         assert process.stdout is not None
         _line(process)
         process.stdout.close()
         process.stdout = None
         status, _, err = _end(process)
-        assert (status, err) == (0, "")
+        assert (status, err) == (ExitStatus.OUTPUT_CLOSED, "")
+
+
+@pytest.mark.parametrize("args", [("--help",), ("version",), ("options",), ("completion", "bash")])
+def test_output_that_nobody_reads_ends_with_the_status_of_sigpipe(args: tuple[str, ...]) -> None:
+    unread, stdout = os.pipe()
+    os.close(unread)
+    try:
+        status, _, err = _end(_start(None, *args, stdout=stdout))
+    finally:
+        os.close(stdout)
+    assert (status, err) == (ExitStatus.OUTPUT_CLOSED, "")
 
 
 def test_nothing_is_drawn_and_nothing_is_coloured_in_a_pipe(cluster: Cluster) -> None:
