@@ -297,8 +297,8 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "cluster backup --file|--out|--to": "FILE is an argument: `bkctl cluster backup FILE`",
     "cluster restore --file|--from": "FILE is an argument: `bkctl cluster restore FILE`",
     "export --all": "`--since-last` exports all ledgers to a new directory, and later what is new",
-    "export --format json": "`bkctl ledger read LEDGER_ID -o json` prints entries as JSON",
-    "export --format jsonl": "`bkctl ledger read LEDGER_ID -o jsonl` prints entries as JSON",
+    "export --format json|jsonl": "`bkctl ledger read LEDGER_ID -o jsonl` prints entries as JSON; "
+    "`bkctl shell` runs one such line for each ledger from stdin",
     "export --format raw": "`bkctl ledger read LEDGER_ID --raw --out FILE` writes the payloads",
     "ledger --password|--password-file": _TAKEN_FROM_METADATA,
     "ledger create --password": "use --password-file FILE",

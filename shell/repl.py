@@ -16,7 +16,7 @@ from shell.command_line import LineError, parse
 from shell.program import Program
 from shell.prompt import MORE, is_unfinished, prompt_parts, run_interactive
 from shell.settings import Preferences
-from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
+from shell.shell import ENDS_SCRIPT, FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
 
 
 def run(
@@ -108,7 +108,7 @@ def run_script(shell: Shell, lines: Iterable[str], *, keep_going: bool = False) 
         if shell.leaving is not None:
             return shell.leaving or first_failure
         first_failure = first_failure or status
-        if status == TERMINATED or (status and not keep_going):
+        if status in ENDS_SCRIPT or (status and not keep_going):
             return status
     return first_failure
 
@@ -124,7 +124,7 @@ def run_text(shell: Shell, text: str, number: int = 1, *, keep_going: bool = Fal
     for line in lines:
         status = shell.run(line)
         first_failure = first_failure or status
-        if shell.leaving is not None or status == TERMINATED:
+        if shell.leaving is not None or status in ENDS_SCRIPT:
             return status
         if status and not keep_going:
             shell.complain(f"stopped at line {number + line.number - 1}, with status {status}")

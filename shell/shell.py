@@ -25,7 +25,10 @@ DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
+OUTPUT_CLOSED: Final = 128 + signal.SIGPIPE
 TERMINATED: Final = 128 + signal.SIGTERM
+ENDS_SCRIPT: Final = frozenset({OUTPUT_CLOSED, TERMINATED})
+"""The statuses after which a script runs no further line, and prints no reason."""
 
 NOTHING_SAID: Final = Preferences()
 _MINUTE_S: Final = 60

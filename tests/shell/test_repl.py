@@ -37,6 +37,15 @@ def test_a_script_stops_at_the_first_failure_and_ends_with_its_status(
     assert capsys.readouterr() == ("a\n", "shelf: stopped at line 3, with status 7\n")
 
 
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_a_script_whose_output_nobody_reads_ends_without_a_word(
+    capsys: pytest.CaptureFixture[str], keep_going: bool
+) -> None:
+    script = _lines("words a\nfail 141; words b\nwords c\n")
+    assert run_script(make_shell(), script, keep_going=keep_going) == 141
+    assert capsys.readouterr() == ("a\n", "")
+
+
 def test_a_script_may_keep_going_and_ends_with_the_first_status_that_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

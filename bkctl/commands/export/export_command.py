@@ -10,7 +10,7 @@ import attrs
 
 from bkctl.cli.parameter_types import LEDGER_RANGES
 from bkctl.commands.export.errors import EarlierFilesError
-from bkctl.commands.export.outcome import ExportReport
+from bkctl.commands.export.outcome import ExportReport, problems_of
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
 from bkctl.commands.export.task.ledger_selection import IdRange, LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent
@@ -46,7 +46,8 @@ def export(
     if target == "-":
         raise UsageError(
             "--to names a directory, and an export cannot go to stdout",
-            next_step="`bkctl ledger read LEDGER_ID -o jsonl` prints entries",
+            next_step="`bkctl ledger read LEDGER_ID -o jsonl` prints entries; `bkctl shell` runs "
+            "one such line for each ledger from stdin",
         )
     if follow_s == 0:
         raise UsageError("--follow 0 would never pause: give a time above 0, such as 1m")
@@ -154,7 +155,7 @@ def _rounds(
     """
     if follow_s is None:
         report, damage = _export_once(session, choice, target, options)
-        session.emit(report)
+        _print(session, report)
         if not (report.files or report.ledgers or report.unreadable):
             session.warn("no ledger matches the selection, and the target is empty")
         if damage is not None:
@@ -176,16 +177,26 @@ def _rounds(
         while not stop:
             report, _ = _export_once(session, choice, target, options)
             if before is None:
-                session.emit(report)
+                _print(session, report)
             elif (
                 report.copied_ledgers
                 or report.unreadable != before.unreadable
                 or not set(report.lost_files) <= set(before.lost_files)
             ):
-                session.emit(evolve(report, is_first=False))
+                _print(session, evolve(report, is_first=False))
             before = report
             options = attrs.evolve(options, verify_earlier=False)
             stop.wait_for(time.sleep, follow_s)
+
+
+def _print(session: Session, report: ExportReport) -> None:
+    """Print the report; with --quiet a person sees only its problems, so that cron sends no mail."""
+    options = session.options
+    if options.quiet and options.output in {None, "table"} and not options.columns:
+        if problems := problems_of(report):
+            print(*problems, sep="\n", file=session.host.stdout)
+        return
+    session.emit(report)
 
 
 def _export_once(

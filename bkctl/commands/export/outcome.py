@@ -53,9 +53,19 @@ def _exported_sentence(report: ExportReport) -> str:
         f"{human_bytes(report.file_bytes)}"
         + (f"\nchosen as before: {report.choice}" if report.choice and report.is_first else "")
         + (_how_to_read(report.read_back) if report.read_back and report.is_first else "")
-        + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
-        + _lost(report)
+        + "".join(f"\n{line}" for line in problems_of(report))
     )
+
+
+def problems_of(report: ExportReport) -> list[str]:
+    """Return a line for each ledger that was left out, and a line about lost files."""
+    lines = [f"left out: {one.why}" for one in report.unreadable]
+    if paths := report.lost_files:
+        lines.append(
+            f"{counted(len(paths), 'file')} of earlier exports missing or changed, and not "
+            f"counted: {some_names(paths)}; {report.remedy}"
+        )
+    return lines
 
 
 def _how_to_read(line: str) -> str:
@@ -65,16 +75,6 @@ def _how_to_read(line: str) -> str:
     if path != line:
         lines += f"\nwithout Spark: deltalake.DeltaTable{path}.to_pyarrow_table()"
     return lines
-
-
-def _lost(report: ExportReport) -> str:
-    paths = report.lost_files
-    if not paths:
-        return ""
-    return (
-        f"\n{counted(len(paths), 'file')} of earlier exports missing or changed, and not counted: "
-        f"{some_names(paths)}; {report.remedy}"
-    )
 
 
 @shown(

@@ -701,6 +701,26 @@ class TestCommand:
         assert told["ledgers"][0]["ledger_id"] == str(ledger_id)
         assert "\r" not in done.stderr
 
+    def test_stdout_is_no_target(self, run: Run, tmp_path, monkeypatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        done = run("export", "--since-last", "--to", "-", ok=False)
+        assert (done.status, list(tmp_path.iterdir())) == (2, [])
+        assert "`bkctl ledger read LEDGER_ID -o jsonl` prints entries" in done.err
+
+    def test_quiet_exports_print_only_problems(self, run: Run, client, tmp_path) -> None:
+        """A line in cron sends no mail, whether or not entries are new."""
+        ledger_id = write(client, PAYLOADS)
+        words = ("-q", "export", str(ledger_id), "--to", str(tmp_path / "out"))
+        for _ in range(2):
+            done = run(*words, "-o", "table")
+            assert (done.out, done.err) == ("", "")
+        assert run(*words, "-o", "json").json["entries"] == len(PAYLOADS)
+        (path,) = tmp_path.glob("out/ledger=*/*.parquet")
+        path.write_bytes(b"")
+        done = run(*words, "--verify", "-o", "table", ok=False)
+        assert done.status == 1
+        assert done.out.startswith("1 file of earlier exports missing or changed")
+
     def test_an_unknown_ledger_is_3(self, run: Run, tmp_path) -> None:
         done = run("export", "987654", "--to", tmp_path / "out", ok=False)
         assert done.status == 3
