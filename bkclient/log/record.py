@@ -77,7 +77,11 @@ LATEST: Final = Position(2**62, 0)
 
 @attrs.frozen(kw_only=True)
 class LogOptions:
-    """The options for a log's ledgers. Each limit rolls to the next ledger; 0 means no limit."""
+    """The options for a log's ledgers. 0 means no limit.
+
+    A limit rolls to the next ledger. Appends go on while the next ledger is made, so a ledger has a
+    few entries more than ``roll_entries``.
+    """
 
     ensemble_size: int = 3
     write_quorum: int = 2

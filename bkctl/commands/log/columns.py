@@ -51,7 +51,7 @@ class LogSummary:
         cell=lambda v: human_bytes(v.roll_size) if v.roll_size else "never",
     )
     roll_entries: int | None = field(
-        "Number of entries at which a new ledger begins; 0 means never.",
+        "Entries after about which a new ledger begins; 0 means never.",
         rank=2,
         default=None,
         cell=lambda v: str(v.roll_entries or "never"),
@@ -87,7 +87,13 @@ def _length(row: LogLedgerRow) -> int | None:
         "last_entry", "Last entry, once the ledger is closed.", "info.last_entry_id", Kind.COUNT
     ),
     Column("length", "Payload size, once the ledger is closed.", _length, Kind.BYTES),
-    Column("created", "Time at which the ledger was added to the log.", "info.created_ms", rank=1),
+    Column(
+        "created",
+        "Time at which the ledger was added to the log; `ledger list` shows its creation.",
+        "info.created_ms",
+        header="ADDED",
+        rank=1,
+    ),
     id="ledger_id",
 )
 class LogLedgerRow:
