@@ -30,8 +30,8 @@ LEFT_OUT: Final = {
     "-password of regenerate-interleaved-storage-index-file": "every user of the host sees a "
     "command line; the password comes from the metadata, or from --password-file",
     "bkctl export --format jsonl|raw": "`bkctl ledger read ID -o jsonl --out FILE` writes entries "
-    "as JSON, and without `-o` their bytes; several ledgers in one process: `bkctl ledger list -o id"
-    " | sed 's/.*/ledger read & -o jsonl/' | bkctl shell`",
+    "as JSON, and without `-o` their bytes; several ledgers in one process: `bkctl ledger list -o "
+    "id | sed 's/.*/ledger read & -o jsonl/' | bkctl shell`",
     "bkctl export --rate": "tasks on several hosts share no count of bytes; "
     "`--spark-conf spark.cores.max=N` limits how many tasks run at a time",
     "bkctl cluster backup --rate": "a backup reads only metadata; zkRequestRateLimit in the "

@@ -39,7 +39,7 @@ def test_a_script_stops_at_the_first_failure_and_ends_with_its_status(
 
 @pytest.mark.parametrize("keep_going", [False, True])
 def test_a_script_whose_output_nobody_reads_ends_without_a_word(
-    capsys: pytest.CaptureFixture[str], keep_going: bool
+    capsys: pytest.CaptureFixture[str], *, keep_going: bool
 ) -> None:
     script = _lines("words a\nfail 141; words b\nwords c\n")
     assert run_script(make_shell(), script, keep_going=keep_going) == 141

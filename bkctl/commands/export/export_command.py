@@ -190,7 +190,7 @@ def _rounds(
 
 
 def _print(session: Session, report: ExportReport) -> None:
-    """Print the report; with --quiet a person sees only its problems, so that cron sends no mail."""
+    """Print the report; with --quiet only its problems, so that cron sends no mail."""
     options = session.options
     if options.quiet and options.output in {None, "table"} and not options.columns:
         if problems := problems_of(report):
