@@ -16,7 +16,14 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+)
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -249,12 +256,14 @@ class BlockingClient:
         """Return ``await function(*args, **kwargs)``: for methods of writers and readers."""
         return self._run(lambda: function(*args, **kwargs))
 
-    def iterate(self, make: Callable[[Client], AsyncIterator[T]]) -> Iterator[T]:
-        """Yield the values of the async iterator that ``make(client)`` returns.
+    def iterate(
+        self, make: Callable[[Client], AsyncIterable[T] | Awaitable[AsyncIterable[T]]]
+    ) -> Iterator[T]:
+        """Yield the values that ``make(client)``, or its awaited result, yields.
 
         Ending the iteration early closes the async iterator.
         """
-        values = self._run(lambda: make(self.client))
+        values = aiter(self._run(lambda: make(self.client)))
         try:
             while True:
                 try:

@@ -31,6 +31,7 @@ from bkclient.errors import (
     ReadFailedError,
 )
 from bkclient.ledger.creation import NewLedger
+from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.metadata import open_metadata
 from bkclient.metadata.errors import MetadataUnavailableError, NotInitializedError
 from tests.bkclient.worlds import FakeBookie
@@ -254,6 +255,18 @@ def test_an_interruption_comes_out_as_it_is_though_the_iteration_does_not_end(ur
     finally:
         signal.signal(signal.SIGALRM, before)
         the_reactor().callFromThread(ends.callback, None)
+
+
+def test_a_log_is_written_and_read_without_a_reactor_of_its_own(uri: str) -> None:
+    """As in docs/library.md."""
+    with BlockingClient(uri) as client:
+        logs = LogManager(client.client)
+        client.run(logs.create, "blocking", LogOptions(roll_entries=2, ensemble_size=3))
+        writer = client.run(logs.open_writer, "blocking")
+        written = [(client.run(writer.append, b"%d" % n), b"%d" % n) for n in range(5)]
+        client.run(writer.close)
+        found = client.iterate(lambda _: logs.open_reader("blocking", EARLIEST, follow=False))
+        assert list(found) == written
 
 
 @pytest.mark.processes
