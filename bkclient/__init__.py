@@ -116,7 +116,6 @@ _HOMES: Final = {
     "ClientConfig": "bkclient.config.client",
     "EARLIEST": "bkclient.log.record",
     "LATEST": "bkclient.log.record",
-    "LogOptions": "bkclient.log.record",
     "LedgerReader": "bkclient.ledger.reader",
     "LedgerWriter": "bkclient.ledger.writer",
     "LogManager": "bkclient.log.log_manager",
