@@ -317,7 +317,7 @@ class LedgerPages:
                 their page, for a store that writes single locations. At most doubles the memory of
                 dirty pages.
         """
-        self._source, self._header_version = source, header_version
+        self.source, self._header_version = source, header_version
         self._keeps_before = keeps_before
         self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
         self.hot: dict[int, CachedLedger] = {}
@@ -342,7 +342,7 @@ class LedgerPages:
         """
         state = self.hot.get(ledger_id) or self._held.get(ledger_id)
         if state is None:
-            stored = self._source.load(ledger_id)
+            stored = self.source.load(ledger_id)
             if stored is None:
                 return None
             state = self._restore(ledger_id, stored)
@@ -359,7 +359,7 @@ class LedgerPages:
         """Load ledgers from disk into memory; return their number. ``find`` loads the rest."""
         absent = [one for one in ledger_ids if one not in self.hot and one not in self._held]
         count = 0
-        for ledger_id, stored in self._source.load_many(absent):
+        for ledger_id, stored in self.source.load_many(absent):
             self.hot[ledger_id] = self._restore(ledger_id, stored)
             count += 1
         return count
@@ -367,7 +367,7 @@ class LedgerPages:
     def load_pages(self, pages: Sequence[tuple[int, int]]) -> int:
         """Cache pages, (ledger id, page number) each, for readers; return their number."""
         count = 0
-        for ledger_id, page_no, page in self._source.load_pages(pages):
+        for ledger_id, page_no, page in self.source.load_pages(pages):
             self.read_pages.keep(ledger_id, page_no, page)
             count += 1
         return count
@@ -425,7 +425,7 @@ class LedgerPages:
         if page is None:
             if page_no < state.file_pages:
                 try:
-                    page = self._source.load_page(state.ledger_id, page_no)
+                    page = self.source.load_page(state.ledger_id, page_no)
                 except IndexCutError as error:
                     self.is_cut(state, error)
                     raise
@@ -613,3 +613,23 @@ def switch(pages: LedgerPages, moves: Iterable[Move]) -> None:
                 state.page_for_write(page_no)[slot] = new
         elif state.new is not None:
             state.new.move(page_no, slot, old, new)
+
+
+def add_stored(pages: LedgerPages, last_entries: Mapping[int, int]) -> None:
+    """Add the stored locations of ledgers in memory that were taken for new ledgers.
+
+    ``last_entries`` are their highest stored entries.
+
+    Raises:
+        OSError: a page could not be read. So for ``CorruptError``.
+    """
+    for ledger_id, last_entry in last_entries.items():
+        state = pages.hot.get(ledger_id)
+        if state is None:
+            continue
+        state.last_entry = max(state.last_entry, last_entry)
+        state.file_pages = max(state.file_pages, (last_entry >> 10) + 1)
+        for page_no, page in state.pages.items():
+            stored = pages.source.load_page(ledger_id, page_no)
+            for slot, location in enumerate(stored):
+                page[slot] = page[slot] or location

@@ -138,12 +138,15 @@ class IndexStore(Protocol):
     def lists_all(self) -> bool:
         """True if ``ledger_ids`` has all ledgers, also if ``remove_hidden`` has failed."""
 
-    def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:
+    def remove_hidden(
+        self, in_memory: Collection[int] = (), found: dict[int, int] | None = None
+    ) -> bool:
         """Remove hidden ledgers from disk, durably; after a crash before that, they are back.
 
         Return whether ``ledger_ids`` has all ledgers; if not, each call adds some.
 
         ``in_memory`` are ledgers that exist and may not be stored yet; any thread may look them up.
+        Those that nevertheless have locations are noted in ``found`` with their highest entry.
 
         Raises:
             OSError: some may be left; call again. So for ``StorageError``.

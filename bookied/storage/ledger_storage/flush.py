@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE, IndexFullError
 from bookied.storage.entrylog.writer import EntryLogWriter
-from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, add_stored
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
 from bookied.storage.ledger_storage.index_lock import IndexLock
@@ -86,19 +86,27 @@ class Flush:
         while not lists_all:
             async with self._turn:
                 try:
-                    removal = partial(self._index.remove_hidden, self._pages.hot)
-                    lists_all = await run_blocking(removal)
+                    lists_all = await self._remove_hidden(run_blocking)
                 except OSError as error:
                     if error.errno not in NO_SPACE or not self._index.lists_all:
                         raise
                     log.warn("deleted ledgers are in the index for now: {error}", error=error)
                     return
 
+    async def _remove_hidden(self, run_blocking: RunBlocking) -> bool:
+        found: dict[int, int] = {}
+        try:
+            removal = partial(self._index.remove_hidden, self._pages.hot, found)
+            lists_all: bool = await run_blocking(removal)
+        finally:
+            add_stored(self._pages, found)
+        return lists_all
+
     async def _write_all(self, run_blocking: RunBlocking) -> None:
         async with self._turn:
             self._changes.reset()
             try:
-                await run_blocking(partial(self._index.remove_hidden, self._pages.hot))
+                await self._remove_hidden(run_blocking)
                 # A ledger that is deleted and created again meanwhile waits until its old file is
                 # removed.
                 ledgers = (

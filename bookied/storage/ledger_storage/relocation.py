@@ -250,6 +250,6 @@ def _require_none_zeroed(
     for ledger_id, entry_id, _ in alive:
         last[ledger_id] = max(entry_id, last.get(ledger_id, -1))
     for ledger_id, entry_id in lacking:
-        if entry_id < last.get(ledger_id, -1):
+        if 0 <= entry_id < last.get(ledger_id, -1):
             message = f"no location of entry {entry_id}, which is in a log"
             raise IndexEntryError(layout.relative_path(ledger_id), None, message)

@@ -104,9 +104,13 @@ CASES = {
 
 
 def nodes(processes: Processes) -> set[str]:
-    """Return all lasting nodes, without the locks and without what is only above ledgers."""
+    """Return all lasting nodes, without the locks and without what is only above ledgers or marks.
+
+    Which request makes the parents of marks depends on the ledgers that a run still finds.
+    """
     layout = zk_paths.LAYOUTS["hierarchical"]
     found = {path for path in persistent_nodes(processes) if zk_paths.LOCKS not in path}
+    found -= {zk_paths.UNDERREPLICATION + below for below in ("", "/LAYOUT", "/ledgers")}
     return {p for p in found if "L" in p or not layout.is_ledger_parent(p[1:].partition("/")[0])}
 
 

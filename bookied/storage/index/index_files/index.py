@@ -131,7 +131,11 @@ class IndexFiles(IndexReads):
         """Return True: a ledger without its file is not known."""
         return True
 
-    def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:  # noqa: ARG002
+    def remove_hidden(
+        self,
+        in_memory: Collection[int] = (),  # noqa: ARG002
+        found: dict[int, int] | None = None,  # noqa: ARG002
+    ) -> bool:
         """Remove files durably: a ledger that is created again may get its file elsewhere. Blocks.
 
         Raises:

@@ -238,7 +238,9 @@ class RocksIndex:
         """Return False: a key has its complete value, or does not exist."""
         return False
 
-    def remove_hidden(self, in_memory: Collection[int] = ()) -> bool:
+    def remove_hidden(
+        self, in_memory: Collection[int] = (), found: dict[int, int] | None = None
+    ) -> bool:
         """Remove keys of hidden ledgers durably; list some ledgers again that have only locations.
 
         Return whether all ledgers with locations are listed.
@@ -253,8 +255,10 @@ class RocksIndex:
         """
         hidden = list(self._hidden)
         unlisted, then_at = self._locations.find_unlisted(self._ledgers.ids, self._search_at)
-        known = {*hidden, *(one for one in unlisted if one in in_memory)}
-        self._ledgers.restore([one for one in unlisted if one not in known])
+        known = [one for one in unlisted if one in in_memory and one not in hidden]
+        if found is not None:
+            found |= {one: self._locations.last_entry(one) for one in known}
+        self._ledgers.restore([one for one in unlisted if one not in {*hidden, *known}])
         # Only now: after an error the same ledgers are found again.
         self._search_at, self.lists_all = then_at, then_at is None
         self._locations.remove(hidden)

@@ -106,7 +106,7 @@ class TestLedgers:
         assert "Filter" not in plan.replace("RuntimeFilters", ""), plan
         assert chosen.count() == 5, "the same use, planned again"
         both = frame.where("entry_id < 2").union(frame.where("entry_id >= 998"))
-        with pytest.raises(Exception, match="for each side of a union or join"):
+        with pytest.raises(Exception, match="for other filters call load"):
             both.count()
 
     @pytest.mark.parametrize(
