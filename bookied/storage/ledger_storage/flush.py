@@ -99,7 +99,9 @@ class Flush:
             removal = partial(self._index.remove_hidden, self._pages.hot, found)
             lists_all: bool = await run_blocking(removal)
         finally:
-            add_stored(self._pages, found)
+            # A ledger that was deleted meanwhile may have been created again, without entries.
+            deleted = self._turn.deleted
+            add_stored(self._pages, {one: found[one] for one in found if one not in deleted})
         return lists_all
 
     async def _write_all(self, run_blocking: RunBlocking) -> None:
