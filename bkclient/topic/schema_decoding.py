@@ -175,7 +175,7 @@ class Decoder:
             wanted, reader = _READERS[self._kind]
             if schema is None or schema.type != wanted:
                 found = "none" if schema is None else f"a schema of type {schema.type}"
-                if self._kind == "protobuf" and found.endswith(" PROTOBUF"):
+                if self._kind == "protobuf" and schema is not None and schema.type == "PROTOBUF":
                     found += ", which has no descriptors: parse the value with your own class"
                 raise TopicError(f"{self._topic}: no {wanted} schema {number}: there is {found}")
             self._by_version[version] = reader(schema.definition)

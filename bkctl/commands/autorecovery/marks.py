@@ -73,8 +73,7 @@ async def _why_unmarked(client: Client) -> list[str]:
     why = [] if await client.store.replication_enabled() else [_DISABLED]
     if down:
         why.append(f"{counted(down, 'bookie')} {'is' if down == 1 else 'are'} down")
-    delay_s = await client.store.lost_bookie_recovery_delay()
-    if down == 1 and delay_s:
+    if down == 1 and (delay_s := await client.store.lost_bookie_recovery_delay()):
         after = human_duration(delay_s)
         why.append(f"the auditor marks a lost bookie's ledgers after the delay of {after}")
     if silent:

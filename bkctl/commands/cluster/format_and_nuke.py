@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from bkclient.metadata.errors import NotInitializedError
 from bkclient.metadata.tree.store import MetadataStore
@@ -17,6 +17,8 @@ from bkctl.output.views import Column, field, shown
 from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, while_registered
 from bkctl.session.session import Session
+
+T = TypeVar("T")
 
 _CONTINUES: Final = "some of the metadata may be deleted already; the same command continues"
 
@@ -106,14 +108,7 @@ def format_cluster(
     if found is not None:
         _confirm(session, found, "Format the metadata of cluster")
     file = _kept(session, found, backup_to) if found is not None and not no_backup else None
-
-    async def work(store: MetadataStore) -> str:
-        await _require_same(store, found)
-        session.resume = session.failed = _CONTINUES
-        return await store.format()
-
-    made = session.cluster.with_store(work)
-    session.resume = session.failed = ""
+    made = _changed(session, found, lambda store: store.format())
     was = found.instance_id if found else None
     lost_ledgers = found.ledgers if found else 0
     session.emit(ClusterFormatted(session.uri, made, was, lost_ledgers, file))
@@ -203,15 +198,29 @@ def nuke(
         return
     if instance_id is None:
         _confirm(session, found, "Remove the cluster")
+    _changed(session, found, lambda store: store.nuke())
+    session.emit(ClusterRemoved(session.uri, found.instance_id, found.ledgers))
 
-    async def work(store: MetadataStore) -> None:
+
+def _changed(
+    session: Session,
+    found: MetadataContents | None,
+    change: Callable[[MetadataStore], Awaitable[T]],
+) -> T:
+    """Return the result of a change of all metadata, which a repeated command continues.
+
+    Raises:
+        ConflictError: another client changed the cluster since ``found``.
+    """
+
+    async def work(store: MetadataStore) -> T:
         await _require_same(store, found)
         session.resume = session.failed = _CONTINUES
-        await store.nuke()
+        return await change(store)
 
-    session.cluster.with_store(work)
+    result = session.cluster.with_store(work)
     session.resume = session.failed = ""
-    session.emit(ClusterRemoved(session.uri, found.instance_id, found.ledgers))
+    return result
 
 
 async def _require_same(store: MetadataStore, shown: MetadataContents | None) -> None:
