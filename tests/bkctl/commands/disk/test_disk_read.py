@@ -620,4 +620,4 @@ def test_a_large_journal_is_printed_in_bounded_memory_and_can_be_cut_off(tmp_pat
         assert process.stdout.readline() == b"512\n"
         process.stdout.close()
         assert process.stderr is not None
-        assert (process.stderr.read(), process.wait()) == (b"", 0)
+        assert (process.stderr.read(), process.wait()) == (b"", ExitStatus.OUTPUT_CLOSED)
