@@ -10,6 +10,7 @@ directory:
 
     entries    a ledger directory has had a mark, the last log id or an entry log
     index      an index directory has had index files, or both databases with something in them
+    rebuild    an index directory has lost its index, and not all ledgers have an index again
 
 No bookie, ours or Java's, removes all of them: it removes entry logs and index files, but not marks
 and the directories of index files. A note is written after its contents are durable, so that no
@@ -57,6 +58,8 @@ class ContentKind(enum.Enum):
 
     ENTRIES = "entries"
     INDEX = "index"
+    REBUILD = "rebuild"
+    """Nothing in a directory is of this kind: a note of it stops each start until removed."""
 
 
 @attrs.frozen
@@ -144,7 +147,13 @@ def forget_loss(files: Files, found: Directories, loss: DirectoryLoss) -> None:
 
 def forget_index(files: Files, found: Directories, root: Path) -> None:
     """Remove the notes about a root's index; the next checkpoint writes them again. Blocks."""
-    _drop(files, found, root, frozenset({ContentKind.INDEX}))
+    _drop(files, found, root, frozenset({ContentKind.INDEX, ContentKind.REBUILD}))
+
+
+def note_rebuild(files: Files, found: Directories, root: Path) -> None:
+    """Note that a root has lost its index, before an index of some ledgers hides that. Blocks."""
+    for keeper in _keepers(found, root):
+        _write(files, keeper, _lines(files, keeper) | {_line(keeper, root, ContentKind.REBUILD)})
 
 
 def _drop(files: Files, found: Directories, root: Path, kinds: frozenset[ContentKind]) -> None:
@@ -168,7 +177,8 @@ class ContentsNotes:
 
     def __init__(self, files: Files, found: Directories) -> None:
         self.files, self.found = files, found
-        self._open = {root: _kinds(found, root) for root in found.roots if _kinds(found, root)}
+        kinds = ((root, _kinds(found, root) - {ContentKind.REBUILD}) for root in found.roots)
+        self._open = {root: some for root, some in kinds if some}
         """The kinds that are not noted yet, for each root."""
 
     def update(self) -> None:
@@ -208,11 +218,16 @@ _EMPTIED: Final = {
     ContentKind.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log "
     "now",
     ContentKind.INDEX: "was emptied: it has held the index of ledgers, and holds no whole one now",
+    ContentKind.REBUILD: "was emptied: it has lost the index of ledgers, and not all are rebuilt; "
+    "run `bkctl disk rebuild-index --all`",
 }
 
 
 def _kinds(found: Directories, root: Path) -> frozenset[ContentKind]:
-    kinds = ((ContentKind.ENTRIES, found.ledgers), (ContentKind.INDEX, found.indexes))
+    kinds = (
+        (ContentKind.ENTRIES, found.ledgers),
+        *((kind, found.indexes) for kind in (ContentKind.INDEX, ContentKind.REBUILD)),
+    )
     return frozenset(kind for kind, roots in kinds if root in roots)
 
 

@@ -22,7 +22,12 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.emptied_directories import ContentKind, forget_index, losses
+from bookied.directories.emptied_directories import (
+    ContentKind,
+    forget_index,
+    losses,
+    note_rebuild,
+)
 from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
@@ -122,7 +127,8 @@ def rebuild(
         OSError: a file cannot be read, or there is no space; each old index is unchanged, or
             replaced by a complete new one.
     """
-    for loss in losses(files, found):
+    lost = list(losses(files, found))
+    for loss in lost:
         if loss.held is ContentKind.ENTRIES:
             raise loss.error
     work = _Rebuild(files, found, wanted, progress, header_version, None if dry_run else pages_max)
@@ -131,6 +137,10 @@ def rebuild(
         work.keep_old_places()
         if wanted is None and not dry_run:
             work.note_lost_fences()
+        if not dry_run:
+            for loss in lost:
+                if loss.held is ContentKind.INDEX:
+                    note_rebuild(files, found, loss.root)
         ledgers = [work.finish(ledger_id, key_of) for ledger_id in sorted(work.known)]
     finally:
         work.discard()

@@ -575,6 +575,43 @@ def test_an_index_directory_that_was_emptied_may_stay_so_once_all_is_elsewhere()
         check_losses(files, FOUND)
 
 
+def with_emptied_index(files: SimFiles) -> SimFiles:
+    """Return directories that have lost all index files of ledgers 7 to 9, and know it."""
+    keys = (journal_layout.ledger_key_record(ledger_id, KEY) for ledger_id in (7, 8, 9))
+    world(
+        {
+            "/l0/current/0.log": log(packet(7, 0), packet(8, 0), packet(9, 0)),
+            "/j/current/1.txn": journal(*keys),
+        },
+        files,
+    )
+    files.mkdirs(Path("/l0/current/0"))
+    ContentsNotes(files, FOUND).update()
+    files.remove_dir(Path("/l0/current/0"))
+    files.sync_dir(Path("/l0/current"))
+    return files
+
+
+def test_a_bookie_that_has_a_part_of_its_lost_index_again_does_not_start() -> None:
+    """It would deny the entries of the other ledgers."""
+    files = with_emptied_index(SimFiles(Random(1)))
+    rebuild(files, FOUND, [7])
+    with pytest.raises(DirectoryEmptiedError, match="rebuild-index --all"):
+        check_losses(files, FOUND)
+    ContentsNotes(files, FOUND).update()
+    rebuild(files, FOUND, None)
+    check_losses(files, FOUND)
+    crashes = 0
+    for disk, through in each_crash(with_emptied_index, lambda one: rebuild(one, FOUND, None)):
+        crashes += not through
+        if set(index_of(disk).ledger_ids()) != {7, 8, 9}:
+            with pytest.raises(DirectoryEmptiedError):
+                check_losses(disk, FOUND)
+        rebuild(disk, FOUND, None)
+        check_losses(disk, FOUND)
+    assert crashes > 20
+
+
 def test_two_index_files_of_a_ledger_become_one() -> None:
     """A directory was put back from a snapshot, after its index files had moved to another one."""
     other = Path("/l1/current/0/7/7.idx")
