@@ -289,8 +289,9 @@ class _LedgerWalk:
         if self._entries_left is not None:
             last = min(last, first + self._entries_left - 1)
         if self._bytes_left is not None:
-            average = max(1, extent.length // max(1, extent.last_entry_id + 1))
-            last = min(last, first + max(1, self._bytes_left // average) - 1)
+            average = max(1, -(-extent.length // max(1, extent.last_entry_id + 1)))
+            least = 0 if self.extents else 1
+            last = min(last, first + max(least, self._bytes_left // average) - 1)
         return last
 
     def _add(self, index: int, first: int, last: int, extent: LedgerExtent) -> None:

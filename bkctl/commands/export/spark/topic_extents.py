@@ -35,6 +35,8 @@ Positions = dict[TopicName, MessageId]
 NOTHING: Final = MessageId(-1, 0)
 """The position in a topic without ledgers."""
 
+_UNLIMITED: Final = 2**63 - 1
+
 _OR_SKIP: Final = "(failOnDataLoss=false continues without it)"
 
 
@@ -327,26 +329,54 @@ def _part(
 
 
 def limited(
-    extents: Sequence[LedgerExtent], end: MessageId, entries_max: int | None, bytes_max: int | None
-) -> tuple[MessageId, int, int]:
-    """Return the position to stop at within extents, and the entries and bytes before it.
+    behind: Mapping[TopicName, Sequence[LedgerExtent]],
+    ends: Positions,
+    first: TopicName | None,
+    entries_max: int | None,
+    bytes_max: int | None,
+) -> Positions:
+    """Return where a micro-batch stops in each topic; the limits are for all topics together.
 
-    The position is ``end``, or earlier because of a limit, but after at least one entry.
+    Topics get even shares, and what others leave of theirs. ``first`` gets an entry whatever the
+    limits are. Sizes are taken from the average entry of each ledger.
     """
+    sizes = {topic: sum(one.entries for one in extents) for topic, extents in behind.items()}
+    entries_left = _UNLIMITED if entries_max is None else entries_max
+    bytes_left = _UNLIMITED if bytes_max is None else bytes_max
+    kept = 0 if first is None else _average(behind[first][0])
+    bytes_left = max(0, bytes_left - kept)
+    entries_left -= first is not None
+    stops: Positions = {}
+    for number, topic in enumerate(sorted(behind, key=lambda one: (sizes[one], one))):
+        shares = len(behind) - number
+        of_first = int(topic == first)
+        stops[topic], entries, size = _stop_within(
+            behind[topic],
+            ends[topic],
+            entries_left // shares + of_first,
+            bytes_left // shares + of_first * kept,
+        )
+        entries_left -= entries - of_first
+        bytes_left -= size - of_first * kept
+    return stops
+
+
+def _stop_within(
+    extents: Sequence[LedgerExtent], end: MessageId, entries_max: int, bytes_max: int
+) -> tuple[MessageId, int, int]:
+    """Return the position to stop at within extents, and the entries and bytes before it."""
     entries = size = 0
     for extent in extents:
-        average = max(1, extent.length // max(1, extent.entries))
-        room = extent.entries
-        if entries_max is not None:
-            room = min(room, entries_max - entries)
-        if bytes_max is not None:
-            room = min(room, -(-(bytes_max - size) // average))
-        room = max(room, 0 if entries else 1)
+        average = _average(extent)
+        room = min(extent.entries, entries_max - entries, (bytes_max - size) // average)
+        entries, size = entries + room, size + room * average
         if room < extent.entries:
-            at = MessageId(extent.ledger_id, extent.first_entry_id + room)
-            return at, entries + room, size + room * average
-        entries, size = entries + room, size + extent.length
+            return MessageId(extent.ledger_id, extent.first_entry_id + room), entries, size
     return end, entries, size
+
+
+def _average(extent: LedgerExtent) -> int:
+    return max(1, -(-extent.length // extent.entries))
 
 
 def by_name(positions: Positions) -> dict[str, str]:

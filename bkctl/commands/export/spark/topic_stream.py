@@ -67,6 +67,8 @@ class TopicStreamReader(FollowingReader):
         """The readable ends of the topics at the last poll."""
         self._listed: dict[TopicName, TopicLedgers] = {}
         self._frontiers: dict[TopicName, Frontier] = {}
+        self._first: TopicName | None = None
+        """The topic that got the first entry of the last micro-batch."""
         self._committed: Positions = {}
         """The positions of the cursors, as far as this reader has moved them."""
         self._cluster_id: str | None = None
@@ -138,7 +140,8 @@ class TopicStreamReader(FollowingReader):
         new: Positions = {}
         after: Positions = {}
         seen: Positions = {}
-        for number, (topic, end) in enumerate(sorted(ends.items())):
+        behind: dict[TopicName, list[LedgerExtent]] = {}
+        for topic, end in sorted(ends.items()):
             at = before.get(topic)
             if at is None:
                 at = new[topic] = await first_of(client, topic)
@@ -149,13 +152,9 @@ class TopicStreamReader(FollowingReader):
                 continue
             if (looked_to := self._frontiers[topic].seen) is not None:
                 seen[topic] = looked_to
-            share = len(ends) - number
-            extents = await extents_between(client, topic, self._query.options, at, end)
-            after[topic], entries, size = limited(
-                extents, end, _share(entries_max, share), _share(bytes_max, share)
-            )
-            entries_max = None if entries_max is None else max(0, entries_max - entries)
-            bytes_max = None if bytes_max is None else max(0, bytes_max - size)
+            behind[topic] = await extents_between(client, topic, self._query.options, at, end)
+        self._first = _following(self._first, [one for one in behind if behind[one]])
+        after |= limited(behind, ends, self._first, entries_max, bytes_max)
         found = _offset(after, new, seen)
         found["newest"] = {
             str(topic): self._listed[topic].version
@@ -261,9 +260,10 @@ class TopicStreamReader(FollowingReader):
         await for_each(moved, advance, CURSORS_AT_ONCE)
 
 
-def _share(total: int | None, parts: int) -> int | None:
-    """Return an even share of a limit, at least one."""
-    return None if total is None else max(1, total // parts)
+def _following(first: TopicName | None, topics: Sequence[TopicName]) -> TopicName | None:
+    """Return the topic whose turn it is after ``first``, so that none waits for ever."""
+    later = [topic for topic in topics if first is not None and topic > first]
+    return min(later or topics, default=None)
 
 
 def _offset(

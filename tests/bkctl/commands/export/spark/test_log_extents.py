@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -119,6 +120,16 @@ def test_the_ledgers_of_a_long_log_are_read_many_at_a_time(log: Log) -> None:
     assert end == LogPosition(len(log.ids) - 1, 0)
     assert reads < len(log.ids) + 10
     assert took_s < 10 * ROUND_TRIP_S
+
+
+def test_the_limit_of_bytes_holds_over_ledgers_except_for_a_larger_entry(log: Log) -> None:
+    start = log.call(log_start, EARLIEST)[0]
+    size = len(b"entry")
+    for limit, wanted in ((1, 1), (size, 1), (3 * size - 1, 2), (7 * size + 1, 7)):
+        (extents, end), _, _ = log.call(partial(log_extents, bytes_max=limit), start)
+        assert sum(one.entries for one in extents) == wanted
+        (rest, _), _, _ = log.call(log_extents, end)
+        assert wanted + sum(one.entries for one in rest) == ENTRIES - 1
 
 
 @pytest.mark.parametrize(

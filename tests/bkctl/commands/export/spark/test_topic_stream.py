@@ -32,6 +32,27 @@ class CallingWorld:
         return self._broker.world.run(function(self._broker.client, *args, **kwargs))
 
 
+PARTS = [TOPIC.partition_of(number) for number in range(5)]
+
+
+def in_partitions(broker: Broker, *ledgers: list[bytes]) -> None:
+    """Make the topic one of five partitions, each with one of these ledgers."""
+    broker.put(TOPIC.partitions_path, b'{"partitions": %d}' % len(PARTS))
+    for part, entries in zip(PARTS, ledgers, strict=True):
+        broker.topic(entries, topic=part)
+
+
+def steps(broker: Broker, **limit: str) -> list[list[bytes]]:
+    """Return what each micro-batch reads of entries that are there at the begin."""
+    reader, found = driver(broker, **limit), []
+    at = reader.initialOffset()
+    any_limit = limits and limits.ReadMaxRows(1)
+    while (end := reader.latestOffset(at, any_limit)) != at:
+        found.append(values(broker, at, end))
+        at = reader.partitions(at, end) and end
+    return found
+
+
 def driver(broker: Broker, **more: str) -> TopicStreamReader:
     words = {} if "startingTimestamp" in more else {"startingPosition": "earliest"}
     options = parse_options({"topic": str(TOPIC), **words, **more})
@@ -285,3 +306,31 @@ def test_a_transaction_of_a_deleted_topic_does_not_stop_the_stream_of_the_next()
     broker.list_ledgers(broker.ledger(entry(b"2", **now)))
     with pytest.raises(TopicTrimmedError, match=f"messages from {broker.ledgers[0]}:1 on may be"):
         reader.latestOffset(end)
+
+
+@pytest.mark.parametrize("entries_max", [1, 2, 4, 7, 30])
+def test_the_limit_of_entries_is_for_all_partitions_together(entries_max) -> None:
+    broker, sizes = Broker(), (1, 9, 0, 3, 2)
+    wanted = [[b"%d-%d" % (part, n) for n in range(size)] for part, size in enumerate(sizes)]
+    in_partitions(broker, *([entry(one) for one in some] for some in wanted))
+    found = steps(broker, maxEntriesPerTrigger=str(entries_max))
+    assert [len(some) for some in found[:-1]] == [entries_max] * (len(found) - 1)
+    for part, some in enumerate(wanted):
+        ours = [one for step in found for one in step if one.startswith(b"%d-" % part)]
+        assert ours == some
+
+
+def test_the_limit_of_bytes_is_for_all_partitions_together() -> None:
+    broker, size = Broker(), len(entry(b"x" * 2000))
+    in_partitions(broker, *([entry(b"%d" % part * 2000)] * 4 for part in range(5)))
+    found = steps(broker, maxBytesPerTrigger=str(3 * size - 1))
+    assert [len(some) for some in found] == [2] * 10
+    smaller_than_one = steps(broker, maxBytesPerTrigger="1024")
+    assert [len(some) for some in smaller_than_one] == [1] * 20
+
+
+def test_no_partition_waits_for_others_that_always_have_more() -> None:
+    broker = Broker()
+    in_partitions(broker, *([entry(b"%d" % part)] * 50 for part in range(5)))
+    found = steps(broker, maxEntriesPerTrigger="1")[:5]
+    assert sorted(one for some in found for one in some) == [b"0", b"1", b"2", b"3", b"4"]
