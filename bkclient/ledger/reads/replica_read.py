@@ -82,6 +82,7 @@ class ReadRun(Generic[T]):
         self._send, self._accept = send, accept
         self._alarms, self._waits, self._health = reads.alarms, waits, reads.health
         self._wait_s = 0.0
+        self._failures: list[ClientError] = []
 
     def start(self) -> Deferred[T]:
         """Ask the first bookie; return a Deferred of the value."""
@@ -124,6 +125,7 @@ class ReadRun(Generic[T]):
         except ClientError as error:
             if not isinstance(error, NEGATIVE):
                 self._health.read_failed(bookie, error)
+            self._failures.append(error)
             self._run(self._rule.failed(index, error))
         else:
             self._health.fine(bookie)
@@ -133,6 +135,7 @@ class ReadRun(Generic[T]):
         error = as_client_error(failure)
         self._health.read_failed(self._ensemble[index], error)
         if not self.done:
+            self._failures.append(error)
             self._run(self._rule.failed(index, error))
 
     def _end(self, outcome: T | ClientError) -> None:
@@ -145,9 +148,10 @@ class ReadRun(Generic[T]):
             self.result.callback(outcome)
 
     def _named(self, error: ClientError) -> ClientError:
-        """Return the error with the description of the read in its text."""
+        """Return the error with the read in its text, and after it the errors of other bookies."""
         kind, number = self._what
-        named = type(error)(f"{kind} {number} of ledger {self._ledger_id}: {error}")
+        reasons = "; ".join(dict.fromkeys(map(str, (error, *self._failures))))
+        named = type(error)(f"{kind} {number} of ledger {self._ledger_id}: {reasons}")
         named.__cause__ = error
         return named
 

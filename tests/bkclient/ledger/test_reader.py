@@ -311,8 +311,11 @@ def test_one_live_replica_is_enough(protocol: ProtocolVersion) -> None:
     reader = world.run(client.open_ledger(writer.ledger_id))
     assert len(world.run(collect(reader.read()))) == 30
     world.kill(members(world, writer)[2].bookie_id)
-    with pytest.raises(BookieUnavailableError):
+    with pytest.raises(BookieUnavailableError) as failed:
         world.run(reader.read_entry(3))
+    assert all(
+        f"bookie {bookie.bookie_id} " in str(failed.value) for bookie in members(world, writer)
+    )
 
 
 def test_a_reader_follows_the_metadata_to_new_bookies() -> None:
