@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PropertiesError as error:
         return _end(error, BookieExitStatus.INVALID_CONFIGURATION)
     if options.check_config:
-        from bookied.process.config_check import check_config
+        from bookied.process.config_check_report import check_config
 
         return check_config(options, config, client_config, findings)
     return _run(config, client_config, findings, options)
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _refused(options: DaemonOptions, error: ConfigError) -> int:
     if options.check_config:
-        from bookied.process.config_check import show_findings
+        from bookied.process.config_check_report import show_findings
 
         return show_findings(error.findings)
     for found in error.findings:

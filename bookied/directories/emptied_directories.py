@@ -39,7 +39,7 @@ from bookied.directories.roots import CURRENT, Directories
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.entrylog.format import LAST_ID, log_id
 from bookied.storage.files.files import Files, read_if_there
-from bookied.storage.index.format import DIRECTORY_NAME
+from bookied.storage.index.file_names import DIRECTORY_NAME
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.crash_or_damage import has_begin

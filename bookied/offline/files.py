@@ -12,7 +12,7 @@ import attrs
 from bookied.directories.roots import Directories
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files
-from bookied.storage.index import format as index_layout
+from bookied.storage.index import file_names
 from bookied.storage.index.index_files import paths as file_paths
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as journal_layout
@@ -76,7 +76,7 @@ def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
     """Yield the index files by ledger, and the databases, by directory."""
     for directory in found.index_dirs:
         named = (
-            (index_layout.ledger_id(path.name.removesuffix(index_layout.MOVING)), path)
+            (file_names.ledger_id(path.name.removesuffix(file_names.MOVING)), path)
             for path in file_paths.index_files(files, directory)
         )
         for number, path in sorted((n, path) for n, path in named if n is not None):

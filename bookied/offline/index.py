@@ -15,6 +15,7 @@ from typing import Final, Protocol, cast
 from bookied.errors import CorruptError, DbRecordError, IndexEntryError
 from bookied.storage.files.files import Files
 from bookied.storage.files.open_files import OpenFiles
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files import paths as file_paths
 from bookied.storage.index.index_files import reads as file_reads
@@ -96,14 +97,14 @@ class FileIndex:
         found = set()
         for directory in self._directories:
             for path in file_paths.index_files(self._files, directory):
-                name = path.name.removesuffix(layout.MOVING)
-                ledger_id = layout.ledger_id(name)
+                name = path.name.removesuffix(file_names.MOVING)
+                ledger_id = file_names.ledger_id(name)
                 if ledger_id is not None and self._path(ledger_id) is not None:
                     found.add(ledger_id)
         return sorted(found)
 
     def place(self, ledger_id: int, entry_id: int | None = None) -> tuple[Path, int | None]:
-        path = self._path(ledger_id) or self._directories[0] / layout.relative_path(ledger_id)
+        path = self._path(ledger_id) or self._directories[0] / file_names.relative_path(ledger_id)
         if entry_id is None:
             return path, None
         return path, layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
@@ -112,7 +113,7 @@ class FileIndex:
         path = self._path(ledger_id)
         if path is None:
             return None
-        name = layout.relative_path(ledger_id)
+        name = file_names.relative_path(ledger_id)
         for other in (directory / name for directory in self._directories):
             if other != path and path.name == name.name and self._files.exists(other):
                 raise file_reads.double_error(path, other)
@@ -146,8 +147,8 @@ class FileIndex:
         return self._last[1]
 
     def _find(self, ledger_id: int) -> Path | None:
-        relative = layout.relative_path(ledger_id)
-        for name in (relative, relative.with_name(relative.name + layout.MOVING)):
+        relative = file_names.relative_path(ledger_id)
+        for name in (relative, relative.with_name(relative.name + file_names.MOVING)):
             for directory in self._directories:
                 if self._files.exists(directory / name):
                     return directory / name

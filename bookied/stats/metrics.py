@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.stats.names import count, latency, level, sizes
+from bookied.stats.metric_declaration import count, latency, level, sizes
 from bookied.stats.quantiles import Summary
 from wire.codes import AddFlag, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, LedgerId

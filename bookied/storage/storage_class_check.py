@@ -13,7 +13,7 @@ from typing import Final
 from bookied.config.storage import StorageClass
 from bookied.errors import StorageKindError
 from bookied.storage.files.files import Files
-from bookied.storage.index.format import MOVING, ledger_id
+from bookied.storage.index.file_names import MOVING, ledger_id
 from bookied.storage.index.index_files.paths import index_files
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 

@@ -33,7 +33,7 @@ from bkclient.metadata.tree.nodes import (
 )
 from bkclient.metadata.versions_and_watches import SessionEvent
 from bkclient.metadata.zk_uri import ZooKeeperUri
-from bkclient.metadata.zookeeper.client import ReactorCalls, cut_connection, new_client
+from bkclient.metadata.zookeeper.kazoo_client import ReactorCalls, cut_connection, new_client
 
 log = Logger()
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from bkclient.metadata.tree.nodes import (
 )
 from bkclient.metadata.versions_and_watches import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.zk_uri import ZooKeeperUri
-from bkclient.metadata.zookeeper.client import remove_watch
+from bkclient.metadata.zookeeper.kazoo_client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated
 
 _LARGE_BYTES: Final = 1_000_000

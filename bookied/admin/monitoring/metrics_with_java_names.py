@@ -27,6 +27,7 @@ from bookied.server.server import BookieServer
 from bookied.service.garbage_and_autorecovery import Collectors
 from bookied.service.start_and_stop import BookieService
 from bookied.state.bookie_state import State
+from bookied.stats.metric_declaration import Kind
 from bookied.stats.metrics import (
     ADD,
     FENCE,
@@ -36,7 +37,6 @@ from bookied.stats.metrics import (
     READ,
     RequestStats,
 )
-from bookied.stats.names import Kind
 from bookied.stats.quantiles import Summary
 from bookied.storage.garbage.compaction_rules import TENTHS
 from bookied.storage.journal.writer import Journal

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.stats.names import Kind, metrics_of
+from bookied.stats.metric_declaration import Kind, metrics_of
 from bookied.stats.quantiles import QUANTILES, Series, Summary
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -33,6 +33,7 @@ from bookied.offline.repair.convert_logs import (
 )
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files, remove_tree
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import IndexHeader
 from bookied.storage.index.index_files.index import IndexFiles
@@ -132,7 +133,7 @@ class StagedIndex:
         """Yield the index files of ledgers."""
         for directory in self.found.index_dirs:
             for path in index_files(self.files, directory):
-                if layout.ledger_id(path.name) is not None:
+                if file_names.ledger_id(path.name) is not None:
                     yield path
 
     def is_needed(self, to: str) -> bool:
@@ -413,7 +414,7 @@ class ToIndexFiles(_Direction):
             raise ConversionRefusedError(
                 f"ledger {ledger_id} has entry {stored.last_entry}; index files end at entry 2**40"
             )
-        path = directory / layout.relative_path(ledger_id)
+        path = directory / file_names.relative_path(ledger_id)
         path = path.with_name(path.name + STAGED_INDEX)
         self.index.files.mkdirs(path.parent)
         entries = 0

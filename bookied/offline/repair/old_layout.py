@@ -23,7 +23,7 @@ from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.errors import BadCookieError, LayoutTooNewError
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files, read_if_there
-from bookied.storage.index import format as index_layout
+from bookied.storage.index import file_names
 from bookied.storage.index.index_files.paths import index_files
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import MARK_NAME
@@ -202,4 +202,4 @@ def _is_shared(name: str) -> bool:
 
 
 def _is_index(name: str) -> bool:
-    return index_layout.ledger_id(name.removesuffix(index_layout.MOVING)) is not None
+    return file_names.ledger_id(name.removesuffix(file_names.MOVING)) is not None

@@ -46,6 +46,7 @@ from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog.log_list import highest_log_id, list_logs
 from bookied.storage.entrylog.scan import EntryLogRecord
 from bookied.storage.files.files import Files, UpdateFile
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files.paths import index_files
 from bookied.storage.index.index_files.reads import begun_pages, complete_pages, read_pages
@@ -185,7 +186,7 @@ class _Rebuild:
     def _find_old_indexes(self) -> None:
         for directory in self._found.index_dirs:
             for path in index_files(self._files, directory):
-                ledger_id = layout.ledger_id(path.name)
+                ledger_id = file_names.ledger_id(path.name)
                 if ledger_id is None or not self._is_wanted(ledger_id):
                     continue
                 if self._old.setdefault(ledger_id, path) != path:
@@ -357,7 +358,7 @@ class _Rebuild:
     def _path(self, ledger_id: int) -> Path:
         if ledger_id not in self._homes:
             old = self._old.get(ledger_id)
-            new = self._new_home() / layout.relative_path(ledger_id) if old is None else old
+            new = self._new_home() / file_names.relative_path(ledger_id) if old is None else old
             self._homes[ledger_id] = new
         return self._homes[ledger_id]
 
@@ -368,7 +369,7 @@ class _Rebuild:
 
     def _temporary(self, ledger_id: int) -> Path:
         path = self._path(ledger_id)
-        return path.with_name(path.name + layout.TEMPORARY)
+        return path.with_name(path.name + file_names.TEMPORARY)
 
     def _write(
         self, ledger_id: int, header: layout.IndexHeader, path: Path, *, in_doubt: bool

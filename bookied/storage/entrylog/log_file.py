@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.next_log import LogIds
+from bookied.storage.entrylog.log_ids_and_directories import LogIds
 from bookied.storage.entrylog.write_failures import SyncGuard
 from bookied.storage.files.files import AppendFile, Files
 

@@ -32,7 +32,7 @@ from bookied.storage.entrylog.log_file import (
     OpenLog,
     WriteRecords,
 )
-from bookied.storage.entrylog.next_log import LogDirectories, LogIds
+from bookied.storage.entrylog.log_ids_and_directories import LogDirectories, LogIds
 from bookied.storage.entrylog.write_failures import SyncGuard, WriteFailures
 from bookied.storage.files.files import Files
 

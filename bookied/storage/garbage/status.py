@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from bookied.stats.names import count, level
+from bookied.stats.metric_declaration import count, level
 from bookied.storage.garbage.compaction_rules import TENTHS, CompactionKind
 
 

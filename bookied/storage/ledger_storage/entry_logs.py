@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
+from bookied.storage.entrylog.log_ids_and_directories import LogDirectories
 from bookied.storage.entrylog.log_list import list_all_logs
-from bookied.storage.entrylog.next_log import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files

@@ -17,6 +17,7 @@ from bookied.stats.metrics import StorageStats
 from bookied.storage.entrylog.entry_rows import EntryRows
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
@@ -206,7 +207,7 @@ class StoredEntryReads:
         for location in filter(is_possible, (before, after)):
             if self._reader.is_near(location, ledger_id, entry_id):
                 message = f"no location of entry {entry_id}, which is in log {location >> 32:x}"
-                raise IndexEntryError(layout.relative_path(ledger_id), None, message)
+                raise IndexEntryError(file_names.relative_path(ledger_id), None, message)
 
     def read_disk(self, location: int, ledger_id: int, entry_id: int) -> bytes:
         """Return an entry packet from the files. Blocks; any thread.

@@ -19,7 +19,7 @@ from bookied.errors import (
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.scan import LogPiece, LogScan
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
-from bookied.storage.index import format as layout
+from bookied.storage.index import file_names
 from bookied.storage.index.ledger_pages import LedgerPages, Move, switch
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexLock
@@ -223,7 +223,7 @@ class Relocation:
         """
         if not isinstance(error, IndexCutError):
             return
-        ledger_id = layout.ledger_id(error.path.name)
+        ledger_id = file_names.ledger_id(error.path.name)
         # After an error the file shows the damage itself.
         with contextlib.suppress(CorruptError, OSError):
             state = None if ledger_id is None else self._pages.find(ledger_id)
@@ -252,4 +252,4 @@ def _require_none_zeroed(
     for ledger_id, entry_id in lacking:
         if 0 <= entry_id < last.get(ledger_id, -1):
             message = f"no location of entry {entry_id}, which is in a log"
-            raise IndexEntryError(layout.relative_path(ledger_id), None, message)
+            raise IndexEntryError(file_names.relative_path(ledger_id), None, message)

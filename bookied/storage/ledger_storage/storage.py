@@ -19,8 +19,8 @@ import attrs
 
 from bookied.stats.metrics import StorageStats
 from bookied.storage.entrylog.log_file import LogSettings
+from bookied.storage.entrylog.log_ids_and_directories import LogDirectories
 from bookied.storage.entrylog.log_list import next_log_id
-from bookied.storage.entrylog.next_log import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files

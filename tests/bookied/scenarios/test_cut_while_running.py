@@ -16,7 +16,8 @@ from random import Random
 import pytest
 
 from bookied.errors import JournalRecordError
-from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, PAGE_SLOTS, relative_path
+from bookied.storage.index.file_names import relative_path
+from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, PAGE_SLOTS
 from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.damaged_bookie import L0, L1, ONE, TWO, J, copy, packet, start
 from tests.sim.world.disk import SimFiles

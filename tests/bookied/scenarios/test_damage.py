@@ -20,7 +20,8 @@ from bookied.directories.status_file import PersistedMode, read_status, write_st
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.entrylog.log_list import next_log_id
 from bookied.storage.entrylog.scan import open_scan
-from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
+from bookied.storage.index.file_names import relative_path
+from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageEvents

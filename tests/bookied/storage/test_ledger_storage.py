@@ -25,7 +25,8 @@ from bookied.errors import (
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
 from bookied.storage.files.files import RealFiles
-from bookied.storage.index.format import HEADER_BYTES, PAGE_SLOTS, relative_path
+from bookied.storage.index.file_names import relative_path
+from bookied.storage.index.format import HEADER_BYTES, PAGE_SLOTS
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import CachedLedger, Move
 from bookied.storage.journal.format import ledger_key_record

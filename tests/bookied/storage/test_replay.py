@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bookied.errors import JournalMissingError, JournalRecordError
-from bookied.storage.index.format import relative_path
+from bookied.storage.index.file_names import relative_path
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.journal import format as layout

@@ -17,7 +17,8 @@ from twisted.internet.task import Clock
 from bookied.errors import MissingLogError
 from bookied.storage.entrylog.format import file_name as log_name
 from bookied.storage.entrylog.format import split_location
-from bookied.storage.index.format import HEADER_BYTES, relative_path
+from bookied.storage.index.file_names import relative_path
+from bookied.storage.index.format import HEADER_BYTES
 from bookied.storage.scrubber import TOLD_MAX, Scrubber, ScrubResult
 from tests.bookied.storage.test_storage_golden import JavaBookie, open_copy
 from tests.bookied.worlds.gc_world import GcWorld

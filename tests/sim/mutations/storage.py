@@ -16,8 +16,8 @@ from bookied.offline.repair import rebuild_index, rescan
 from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.server.rules import answer_from_disk
 from bookied.storage import replay
+from bookied.storage.entrylog.log_ids_and_directories import LogIds
 from bookied.storage.entrylog.log_list import list_all_logs
-from bookied.storage.entrylog.next_log import LogIds
 from bookied.storage.entrylog.scan import LogScan
 from bookied.storage.entrylog.write_failures import SyncGuard
 from bookied.storage.files.files import Buffer, Files

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bookied.errors import IndexCutError
 from bookied.storage.files.files import Files
-from bookied.storage.index import format as layout
+from bookied.storage.index import file_names
 
 
 class IndexFilePlaces:
@@ -40,22 +40,22 @@ class IndexFilePlaces:
         for directory in self._directories:
             for low, names in _index_names(self._files, directory):
                 for name in names:
-                    ledger_id = layout.ledger_id(name)
+                    ledger_id = file_names.ledger_id(name)
                     if ledger_id is not None and ledger_id in self._directory_of:
                         self._twice[ledger_id] = low / name
                     elif ledger_id is not None:
                         self._directory_of[ledger_id] = directory
-                    elif name.endswith((layout.TEMPORARY, layout.MOVING)):
+                    elif name.endswith((file_names.TEMPORARY, file_names.MOVING)):
                         moving.append((directory, low / name))
         for directory, path in moving:
             self._tidy(directory, path)
 
     def _tidy(self, directory: Path, path: Path) -> None:
-        if path.name.endswith(layout.TEMPORARY):
+        if path.name.endswith(file_names.TEMPORARY):
             self._files.remove(path)
-        elif path.name.endswith(layout.MOVING):
-            final = path.with_name(path.name[: -len(layout.MOVING)])
-            ledger_id = layout.ledger_id(final.name)
+        elif path.name.endswith(file_names.MOVING):
+            final = path.with_name(path.name[: -len(file_names.MOVING)])
+            ledger_id = file_names.ledger_id(final.name)
             if ledger_id is None:
                 return
             if ledger_id in self._directory_of:
@@ -81,7 +81,7 @@ class IndexFilePlaces:
     def path(self, ledger_id: int) -> Path | None:
         """Return a ledger's file; None if it has none."""
         directory = self._directory_of.get(ledger_id)
-        return None if directory is None else directory / layout.relative_name(ledger_id)
+        return None if directory is None else directory / file_names.relative_name(ledger_id)
 
     def path_now(self, ledger_id: int) -> Path:
         """Return a ledger's file.
@@ -91,7 +91,7 @@ class IndexFilePlaces:
         """
         path = self.path(ledger_id)
         if path is None:
-            name = str(layout.relative_path(ledger_id))
+            name = str(file_names.relative_path(ledger_id))
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         return path
 
@@ -120,8 +120,8 @@ class IndexFilePlaces:
         directory = self._moving.get(ledger_id)
         if directory is None:
             return ()
-        target = directory / layout.relative_name(ledger_id)
-        return target.with_name(target.name + layout.MOVING), target
+        target = directory / file_names.relative_name(ledger_id)
+        return target.with_name(target.name + file_names.MOVING), target
 
     def blank_directory(self, ledger_id: int) -> Path | None:
         """Return the directory of an empty file that was treated as missing.
@@ -196,5 +196,5 @@ def _index_names(files: Files, directory: Path) -> Iterator[tuple[Path, list[str
 
 def _hex_directories(files: Files, directory: Path) -> Iterator[Path]:
     for name in sorted(files.list(directory)):
-        if layout.DIRECTORY_NAME.fullmatch(name) and files.is_dir(directory / name):
+        if file_names.DIRECTORY_NAME.fullmatch(name) and files.is_dir(directory / name):
             yield directory / name

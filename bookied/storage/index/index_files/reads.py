@@ -20,6 +20,7 @@ from bookied.errors import (
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.files.files import ReadFile
 from bookied.storage.files.open_files import OpenFiles
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files.paths import IndexFilePlaces
 from bookied.storage.index.ledger_pages import LedgerOnDisk
@@ -295,7 +296,7 @@ def _check_owner(header: layout.IndexHeader, path: Path) -> None:
     if header.explicit_lac is None:
         return
     (owner,) = layout.SLOT.unpack_from(header.explicit_lac)
-    if owner != layout.ledger_id(path.name.removesuffix(layout.MOVING)):
+    if owner != file_names.ledger_id(path.name.removesuffix(file_names.MOVING)):
         offset = layout.lac_offset(header)
         raise IndexFormatError(path, offset, f"an explicit LAC of ledger {owner}")
 

@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from bookied.errors import NO_SPACE, IndexCutError, IndexFullError
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.files.open_files import NO_DESCRIPTOR, OpenFiles
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files.changes import copy_index, switch_slots, write_change
 from bookied.storage.index.index_files.paths import IndexFilePlaces
@@ -228,8 +229,8 @@ class IndexWrites:
         finds both, it removes the copy; if it finds only the copy, it renames it.
         """
         ledger_id = change.ledger_id
-        name = layout.relative_path(ledger_id)
-        copy = new / name.with_name(name.name + layout.MOVING)
+        name = file_names.relative_path(ledger_id)
+        copy = new / name.with_name(name.name + file_names.MOVING)
         _make_parent(self._files, new, copy)
         write = _write_behind_cut if ledger_id in self._places.cut else write_change
         with contextlib.closing(self._files.open_read(old / name)) as source:
@@ -271,7 +272,7 @@ class IndexWrites:
         """Make removals by an earlier process durable, before their ledgers get new files."""
         for directory, names in self._names.items():
             others = (new.ledger_id for new in created if new.directory != directory)
-            parents = ((one, (directory / layout.relative_path(one)).parent) for one in others)
+            parents = ((one, (directory / file_names.relative_path(one)).parent) for one in others)
             there = [ledger_id for ledger_id, parent in parents if self._files.exists(parent)]
             if there:
                 names.sync(self._files, there)
@@ -339,11 +340,11 @@ class _NewIndexFile(NamedTuple):
 
     @property
     def temporary(self) -> Path:
-        return self.path.with_name(self.path.name + layout.TEMPORARY)
+        return self.path.with_name(self.path.name + file_names.TEMPORARY)
 
 
 def _created(ledger_id: int, directory: Path) -> _NewIndexFile:
-    return _NewIndexFile(ledger_id, directory, directory / layout.relative_path(ledger_id))
+    return _NewIndexFile(ledger_id, directory, directory / file_names.relative_path(ledger_id))
 
 
 class _PageWrite(NamedTuple):
@@ -358,7 +359,7 @@ _Opened = Sequence[tuple[_PageWrite, UpdateFile]]
 
 
 def _path(write: _PageWrite) -> Path:
-    return write.directory / layout.relative_path(write.change.ledger_id)
+    return write.directory / file_names.relative_path(write.change.ledger_id)
 
 
 def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:

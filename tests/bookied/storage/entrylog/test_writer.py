@@ -14,8 +14,8 @@ import pytest
 from bookied.errors import DiskWriteFailedError, NoWritableDirError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.log_file import LogSettings
+from bookied.storage.entrylog.log_ids_and_directories import LogIds
 from bookied.storage.entrylog.log_list import list_logs, next_log_id
-from bookied.storage.entrylog.next_log import LogIds
 from bookied.storage.entrylog.scan import open_scan, read_ledgers_map
 from bookied.storage.entrylog.write_failures import SyncGuard
 from bookied.storage.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter

@@ -17,7 +17,8 @@ from bookied.errors import IndexTruncatedError, StorageError
 from bookied.storage.entrylog.format import MAP_PLACE_OFFSET, decode_header, file_name
 from bookied.storage.garbage.compaction_rate import CollectionStoppedError
 from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
-from bookied.storage.index.format import HEADER_BYTES, relative_path
+from bookied.storage.index.file_names import relative_path
+from bookied.storage.index.format import HEADER_BYTES
 from bookied.storage.index.rocks.format import ledger_key
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.errors import IndexFormatError, IndexTruncatedError
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 
 PATH = Path("/1.idx")
@@ -87,10 +88,10 @@ def test_the_used_slots_of_a_page_end_with_its_last_location(slots: dict[int, in
     ],
 )
 def test_ledgers_are_told_by_their_paths(ledger_id: int, path: str) -> None:
-    assert layout.relative_path(ledger_id) == Path(path)
-    assert layout.ledger_id(Path(path).name) == ledger_id
+    assert file_names.relative_path(ledger_id) == Path(path)
+    assert file_names.ledger_id(Path(path).name) == ledger_id
 
 
 @pytest.mark.parametrize("name", ["x.idx", "1.idx.rloc", "1.idx.tmp", "ffffffffffffffff.idx", ""])
 def test_other_files_are_no_index(name: str) -> None:
-    assert layout.ledger_id(name) is None
+    assert file_names.ledger_id(name) is None

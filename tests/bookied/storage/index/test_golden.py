@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bookied.storage.files.files import RealFiles
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.index_files.reads import read_index
@@ -24,7 +25,7 @@ def current(name: str) -> Path:
 
 @pytest.mark.parametrize(("name", "ledger_id", "wanted"), INDEXES)
 def test_a_java_index_file_decodes(name: str, ledger_id: int, wanted: dict[str, Any]) -> None:
-    assert layout.relative_path(ledger_id) == Path(wanted["indexFile"])
+    assert file_names.relative_path(ledger_id) == Path(wanted["indexFile"])
     path = current(name) / wanted["indexFile"]
     file = RealFiles().open_read(path)
     stored = read_index(file, path)
@@ -58,7 +59,7 @@ def test_each_location_is_found(name: str, ledger_id: int, wanted: dict[str, Any
 def test_our_bytes_are_the_bytes_java_wrote(
     name: str, ledger_id: int, wanted: dict[str, Any]
 ) -> None:
-    data = (current(name) / layout.relative_path(ledger_id)).read_bytes()
+    data = (current(name) / file_names.relative_path(ledger_id)).read_bytes()
     header = layout.decode_header(data, Path())
     page = layout.decode_page(data[layout.HEADER_BYTES :])
     assert header.encode() + layout.encode_page(page.tobytes()) == data

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from bookied.errors import IndexFullError
+from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange, Move
@@ -205,7 +206,7 @@ def test_a_new_ledger_goes_where_there_is_room() -> None:
     disks.files.crash()
     index = disks.open()
     assert {index.path(change.ledger_id) for change in changes} == {
-        C / layout.relative_path(change.ledger_id) for change in changes
+        C / file_names.relative_path(change.ledger_id) for change in changes
     }
 
 
