@@ -131,8 +131,13 @@ def sweep_staging(files: TargetFiles) -> None:
 
 @contextlib.contextmanager
 def staging(files: TargetFiles) -> Iterator[str]:
-    """Yield the name of a staging directory, and always remove the directory afterwards."""
+    """Make a staging directory, yield its name, and always remove the directory afterwards.
+
+    Tasks do not make it: a local task that Spark has given up leaves no file after its removal.
+    """
     name = STAGING_PREFIX + uuid.uuid4().hex
+    if not files.is_object_store:
+        files.child(name).make_root()
     try:
         yield name
     finally:

@@ -21,6 +21,7 @@ from bkctl.commands.export.target.arrow_file_systems import DRAFT_SUFFIX, ArrowF
 T = TypeVar("T")
 
 SYNCS_AT_ONCE: Final = 8
+REMOVALS_MAX: Final = 10
 
 
 class TargetFiles(Protocol):
@@ -46,7 +47,7 @@ class TargetFiles(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def create(self, path: str) -> Any:
-        """Return a stream that writes a new file; make its directory."""
+        """Return a stream that writes a new file; make its directory below the root."""
 
     def settle(self, paths: Iterable[str]) -> None:
         """Make written files survive a power failure."""
@@ -141,9 +142,7 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def _directory(self, path: PurePosixPath, *, make: bool = False) -> Iterator[int]:
-        """Yield a descriptor of a directory; with ``make``, missing directories are made."""
-        if make:
-            self.make_root()
+        """Yield a descriptor of a directory; with ``make``, make it below the root if missing."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         with _links_named(self._root):
             number = os.open(self._root, flags | self._root_flags)
@@ -255,15 +254,13 @@ class LocalFiles:
             self.move(source, target)
 
     def remove(self, path: str) -> None:
-        import shutil
-
         gone = PurePosixPath(path)
         with contextlib.suppress(FileNotFoundError), self._directory(gone.parent) as number:
             if not stat.S_ISDIR(os.stat(gone.name, dir_fd=number, follow_symlinks=False).st_mode):
                 os.unlink(gone.name, dir_fd=number)
             else:
                 # Python 3.10 does not accept a descriptor here.
-                shutil.rmtree(f"/proc/self/fd/{number}/{gone.name}")
+                _remove_tree(f"/proc/self/fd/{number}/{gone.name}")
 
     def make_root(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
@@ -282,6 +279,20 @@ class LocalFiles:
 
     def check_locked(self) -> None:
         """Do nothing: the kernel keeps the lock."""
+
+
+def _remove_tree(path: str) -> None:
+    """Remove a directory; a task that Spark has given up may still add files meanwhile."""
+    import shutil
+
+    for left in reversed(range(REMOVALS_MAX)):
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or not left:
+                raise
+        else:
+            return
 
 
 def _in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:

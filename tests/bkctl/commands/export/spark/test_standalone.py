@@ -16,12 +16,16 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from bkclient.blocking import BlockingClient
+from bkclient.log import LogOptions
 from bkctl.commands.export.target.export_commit import STAGING_PREFIX
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.ports import free_port
 from tests.bkctl.support.cluster import BKCTL, Cluster
 from tests.bkctl.support.secured_cluster import PAYLOADS, secured_cluster
 from tests.bkctl.support.spark import bare_python, class_path, quick, quick_jvm
+from tests.live.bkctl.spark_kills import Process, processes
+from tests.live.bkctl.spark_kills_sinks import read_log
+from tests.live.bkctl.spark_kills_sources import create_log
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -101,9 +105,11 @@ def standalone(tmp_path_factory) -> Iterator[Standalone]:
             "master", f"{DEPLOY}.master.Master", "--port", str(running.port), "--webui-port", web
         )
         running.wait_for("master", "I have been elected leader")
-        for name in ("worker1", "worker2"):
+        for number, name in enumerate(("worker1", "worker2"), 1):
             work = running.directory / name
-            words = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(work))
+            # Spark starts a second attempt of a slow task on another host only.
+            words = ("--host", f"127.0.0.{number}", "--webui-port", "0", "--work-dir", str(work))
+            words += ("--cores", "1", "--memory", "1g")
             running.start(name, f"{DEPLOY}.worker.Worker", *words, running.master)
         for name in ("worker1", "worker2"):
             running.wait_for(name, "Successfully registered with master")
@@ -224,6 +230,119 @@ def test_workers_need_nothing_installed(standalone: Standalone, queried: Queried
 
 def test_workers_reach_a_secured_cluster(queried: Queried) -> None:
     assert queried.of_secured == numbered(PAYLOADS)
+
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+}
+
+SPECULATED = """
+import json, sys
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql.functions import udf
+from bkctl.commands.export.spark.session import spark_session
+from tests.support.waiting import until
+
+master, options, uri, ledger_id, directory = sys.argv[1:]
+directory = Path(directory)
+
+def slow(frame, kind):
+    # A first attempt goes on when there is a second one, so both come to the end.
+    def wait(payload):
+        task = TaskContext.get()
+        number, attempt = task.partitionId(), task.attemptNumber()
+        (directory / f"{kind}-{number}-{attempt}").touch()
+        if number == attempt == 0:
+            until((directory / f"{kind}-0-1").exists, timeout_s=200)
+        return payload
+
+    return frame.select(udf(wait, "binary", useArrow=False)("payload").alias("payload"))
+
+with spark_session(master, options=json.loads(options)) as spark:
+    source = spark.read.format("bookkeeper").options(uri=uri, ledgers=ledger_id, minPartitions=2)
+    frame = source.load().select("payload")
+    rows = [bytes(row["payload"]).decode() for row in slow(frame, "read").collect()]
+    writer = slow(frame, "write").write.format("bookkeeper").mode("append")
+    writer.options(uri=uri, log="written").save()
+    source = spark.readStream.format("bookkeeper").options(
+        uri=uri, log="written", startingPosition="earliest", minPartitions=2)
+    stream = slow(source.load().select("payload"), "stream").writeStream.format("bookkeeper")
+    stream = stream.options(uri=uri, log="copied", checkpointLocation=str(directory / "checkpoint"))
+    stream.trigger(availableNow=True).start().awaitTermination()
+    print(json.dumps(rows))
+"""
+
+
+def test_tasks_that_are_tried_twice_cost_no_row_and_double_none(
+    standalone: Standalone, cluster: Cluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    ledger_id, _ = client.write_ledger(NUMBERS, **ALONE)
+    for name in ("written", "copied"):
+        client.call(create_log, name, LogOptions(**ALONE))
+    options = quick(standalone.directory) | SPECULATION | {"spark.executor.memory": "512m"}
+    words = [standalone.master, json.dumps(options), cluster.uri, str(ledger_id), str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", SPECULATED, *words],
+        capture_output=True,
+        text=True,
+        timeout=2 * START_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    wanted = sorted(NUMBERS)
+    assert sorted(row.encode() for row in json.loads(done.stdout)) == wanted
+    assert sorted(client.call(read_log, "written")) == wanted
+    assert sorted(client.call(read_log, "copied")) == wanted
+    for kind in ("read", "write", "stream"):
+        assert (tmp_path / f"{kind}-0-1").exists(), f"no task of {kind} was tried twice"
+
+
+def python_processes(root: int) -> list[Process]:
+    """Return the processes of PySpark below a process: the parents first, then the workers."""
+    there = list(processes().values())
+    found = [one for one in there if one.pid == root]
+    for parent in found:
+        found += [one for one in there if one.parent == parent.pid]
+    return [one for one in found if "pyspark.daemon" in one.command]
+
+
+def test_an_export_whose_tasks_are_tried_twice_leaves_no_other_file(
+    standalone: Standalone, cluster: Cluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    from pyarrow import parquet
+
+    ledger_ids = [client.write_ledger([b"%d" % n] * 20_000, **ALONE)[0] for n in range(6)]
+    target, options = tmp_path / "out", quick(standalone.directory) | SPECULATION
+    words = ["--master", standalone.master, "--verify", *map(str, ledger_ids)]
+    words += spark_conf(options | {"spark.executor.memory": "512m"})
+    with (tmp_path / "log").open("wb") as log:
+        export = subprocess.Popen(
+            [*exporting(cluster, ledger_ids[0], target), *words], stdout=log, stderr=log
+        )
+    slow: list[Process] = []
+
+    def has_begun() -> bool:
+        slow[:] = python_processes(standalone.processes["worker1"].pid)
+        return len(slow) > 1
+
+    try:
+        until(has_begun, (tmp_path / "log").read_text, timeout_s=START_TIMEOUT_S)
+        for one in slow:
+            one.send(signal.SIGSTOP)
+        assert export.wait(START_TIMEOUT_S) == 0, (tmp_path / "log").read_text()
+    finally:
+        for one in slow:
+            one.send(signal.SIGCONT)
+        export.kill()
+        export.wait()
+    until(lambda: not has_begun(), timeout_s=START_TIMEOUT_S)
+    files = list(target.glob("ledger=*/*"))
+    assert len(files) == len(ledger_ids)
+    assert parquet.read_table(target, columns=["entry_id"]).num_rows == 6 * 20_000
+    assert not list(target.glob(f"{STAGING_PREFIX}*"))
 
 
 def test_a_worker_that_dies_costs_no_entry(

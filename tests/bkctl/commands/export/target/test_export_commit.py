@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from bkctl.commands.export.target.export_commit import (
     gather,
     load_tree,
     moves_of,
+    staging,
     sweep_staging,
 )
-from bkctl.commands.export.target.file_systems import LocalFiles, TargetFiles
+from bkctl.commands.export.target.file_systems import LocalFiles, TargetFiles, open_files
 from bkctl.commands.export.target.manifest import FULL_EVERY, ManifestError, TargetTree
 from bkctl.commands.export.target.new_since_last import (
     added_paths,
@@ -228,6 +230,30 @@ def test_files_of_attempts_that_failed_are_not_put_in_place(tmp_path) -> None:
     stage(files, "ledger=3/part-late.parquet", b"late")
     commit(files, decided)
     assert shown(tmp_path) == AFTER
+
+
+def test_an_attempt_that_was_given_up_makes_no_file_behind_the_end(tmp_path) -> None:
+    files = LocalFiles(tmp_path)
+    with staging(files) as staged:
+        of_task = open_files(files.child(staged).uri, follow=False)
+        of_task.create("ledger=1/part-a.parquet").close()
+    with pytest.raises(FileNotFoundError):
+        of_task.create("ledger=2/part-a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_attempt_that_was_given_up_may_add_files_while_they_are_removed(tmp_path) -> None:
+    files, late = LocalFiles(tmp_path), ["a", "b", "c"]
+    (tmp_path / STAGED).mkdir()
+
+    def add_before_it_is_removed(event: str, words: tuple[object, ...]) -> None:
+        if event == "os.rmdir" and late and str(words[0]).endswith(STAGED):
+            files.create(f"{STAGED}/ledger={late.pop()}/part-a.parquet").close()
+
+    sys.addaudithook(add_before_it_is_removed)
+    files.remove(STAGED)
+    assert late == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("step", range(1, STEPS + 1))

@@ -60,6 +60,7 @@ def test_records_that_lead_out_of_the_target_are_refused(tmp_path: Path, path: s
     """An interrupted commit is finished, whatever moves and removals its record asks for."""
     outside, files = tmp_path / "outside", LocalFiles(tmp_path / "outside" / "target")
     path = path.format(outside=outside)
+    files.make_root()
     files.put("here", b"")
     (outside / "theirs").mkdir()
     file = [path, 1, 0, 0, "", [], None]
