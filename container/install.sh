@@ -4,9 +4,10 @@
 set -eu
 source=$1
 target=$2
-python3 -m venv "$target"
-"$target/bin/pip" install --quiet --no-cache-dir --require-hashes -r "$source/requirements.lock"
-"$target/bin/pip" install --quiet --no-cache-dir --no-deps "$source"
-"$target/bin/pip" check
+pip() { python3 -m pip --python "$target" "$@"; }
+python3 -m venv --without-pip "$target"
+pip install --quiet --no-cache-dir --require-hashes -r "$source/requirements.lock"
+pip install --quiet --no-cache-dir --no-deps "$source"
+pip check
 "$target/bin/bookied" --version
 "$target/bin/bkctl" --version

@@ -7,9 +7,11 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+import attrs
 import click
 
 from tests.project.glossary import GLOSSARY
@@ -51,13 +53,38 @@ def long_sentences(prose: str, where: str) -> Iterator[str]:
                 yield f"{where}: {count} words: {' '.join(sentence.split())[:80]}…"
 
 
+@attrs.frozen
+class Docstring:
+    """A string that is a statement: of a module, class or function, or behind a field."""
+
+    line: int
+    text: str
+    is_of_named: bool
+    """Whether it stands first in a module, class or function."""
+
+
+@cache
+def _strings(path: Path) -> tuple[list[Docstring], list[tuple[int, str]]]:
+    """Return the docstrings of a module, and (line, text) of each other string with a blank."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    named = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = {id(node.body[0]) for node in nodes if isinstance(node, named) and node.body}
+    statements = {id(node.value): node for node in nodes if isinstance(node, ast.Expr)}
+    docstrings, others = [], []
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if statement := statements.get(id(node)):
+                docstrings.append(Docstring(node.lineno, node.value, id(statement) in first))
+            elif " " in node.value:
+                others.append((node.lineno, node.value))
+    return docstrings, others
+
+
 def remarks(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, text) for each docstring and each comment of a module."""
+    docstrings, _ = _strings(path)
+    yield from ((one.line, one.text) for one in docstrings)
     source = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source)):
-        value = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            yield node.lineno, value.value
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -71,28 +98,16 @@ def question_openers(path: Path) -> Iterator[str]:
 
     "Whether" may begin that of a field only: a function returns whether, a class has a name.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        is_named = isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        )
-        body = getattr(node, "body", None)
-        for index, statement in enumerate(body if isinstance(body, list) else ()):
-            value = statement.value if isinstance(statement, ast.Expr) else None
-            if not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
-                continue
-            text = value.value.strip()
-            if _QUESTION.match(text) or (is_named and not index and text.startswith("Whether ")):
-                yield f"{path}:{statement.lineno}: {text[:70]}"
+    docstrings, _ = _strings(path)
+    for one in docstrings:
+        text = one.text.strip()
+        if _QUESTION.match(text) or (one.is_of_named and text.startswith("Whether ")):
+            yield f"{path}:{one.line}: {text[:70]}"
 
 
-def messages(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) for each string of a module that has a blank; docstrings excepted."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and " " in node.value and id(node) not in statements:
-            yield node.lineno, node.value
+def messages(path: Path) -> list[tuple[int, str]]:
+    """Return (line, text) for each string of a module that has a blank; docstrings excepted."""
+    return _strings(path)[1]
 
 
 def help_texts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -24,16 +25,26 @@ from tests.support.programs import program
 MACROS = {".SH", ".SS", ".TH", ".PP", ".TP", ".IP", ".RS", ".RE", ".nf", ".fi", ".br", ".ad",
           ".nh", ".PD", r".\""}  # fmt: skip
 
-FILES = generated()
-MANUAL = {name: text for name, text in FILES.items() if name.startswith("man/")}
+PAGES = sorted(f"man/{path.name}" for path in (ROOT / "man").iterdir())
+
+
+@functools.cache
+def files() -> dict[str, str]:
+    """Make what is generated: once, and not in the processes that only collect tests."""
+    return generated()
+
+
+def manual() -> dict[str, str]:
+    """Return the manual pages of it."""
+    return {name: text for name, text in files().items() if name.startswith("man/")}
 
 
 def test_nothing_generated_is_stale() -> None:
-    assert stale(FILES) == [], "run: python -m bkctl.manual.generate"
+    assert stale(files()) == [], "run: python -m bkctl.manual.generate"
 
 
 def test_making_it_again_gives_the_same() -> None:
-    assert generated() == FILES
+    assert generated() == files()
 
 
 def test_what_is_stale_is_named_and_mended(tmp_path: Path) -> None:
@@ -59,7 +70,7 @@ def test_checking_writes_nothing_and_says_so_in_its_status() -> None:
 
 def test_there_is_a_page_for_each_name_below_bkctl() -> None:
     names = cli.list_commands(click.Context(cli))
-    assert set(MANUAL) == {
+    assert set(PAGES) == set(manual()) == {
         "man/bkctl.1", "man/bookied.8", "man/bk_server.conf.5",
         *(f"man/bkctl-{name}.1" for name in names),
     }  # fmt: skip
@@ -67,7 +78,7 @@ def test_there_is_a_page_for_each_name_below_bkctl() -> None:
 
 def test_each_command_is_in_its_page_with_its_options_and_examples() -> None:
     for path, command in TREE.items():
-        text = MANUAL[f"man/bkctl-{path[0]}.1"]
+        text = manual()[f"man/bkctl-{path[0]}.1"]
         assert bold(f"bkctl {' '.join(path)}") in text
         assert {bold(line) for line, _ in command.examples} <= set(text.splitlines()), path
         own = [
@@ -78,7 +89,7 @@ def test_each_command_is_in_its_page_with_its_options_and_examples() -> None:
 
 
 def test_the_page_of_bkctl_has_every_exit_status_and_variable() -> None:
-    text = MANUAL["man/bkctl.1"]
+    text = manual()["man/bkctl.1"]
     for status, meaning in MEANING.items():
         assert f"\n{bold(str(int(status)))}\n{meaning.split(':')[0]}" in text
     for option in cli.params:
@@ -87,7 +98,7 @@ def test_the_page_of_bkctl_has_every_exit_status_and_variable() -> None:
 
 
 def test_every_setting_is_in_the_page_of_the_settings_file() -> None:
-    text = MANUAL["man/bk_server.conf.5"]
+    text = manual()["man/bk_server.conf.5"]
     for one in declared(BookieConfig):
         assert f"\n{bold(one.spec.key)} = " in text
     for other in BookieConfig.other_keys:
@@ -96,7 +107,7 @@ def test_every_setting_is_in_the_page_of_the_settings_file() -> None:
 
 
 def test_the_page_of_the_daemon_has_its_options_signals_and_ends() -> None:
-    text = MANUAL["man/bookied.8"]
+    text = manual()["man/bookied.8"]
     assert bold("--log-format") in text
     for status in BookieExitStatus:
         assert f"\n{bold(str(int(status)))}\n" in text
@@ -104,9 +115,9 @@ def test_the_page_of_the_daemon_has_its_options_signals_and_ends() -> None:
         assert bold(name) in text
 
 
-@pytest.mark.parametrize("name", MANUAL)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_has_only_lines_that_manual_pages_have(name: str) -> None:
-    lines = MANUAL[name].splitlines()
+    lines = manual()[name].splitlines()
     assert lines[1].startswith(".TH ")
     titles = [line for line in lines if line.startswith(".SH")]
     assert titles[:3] == ['.SH "NAME"', '.SH "SYNOPSIS"', '.SH "DESCRIPTION"'] or ".5" in name
@@ -125,7 +136,7 @@ def test_a_page_has_only_lines_that_manual_pages_have(name: str) -> None:
 def test_mandoc_finds_nothing_to_say() -> None:
     mandoc = program("mandoc")
     done = subprocess.run(
-        [mandoc, "-Tlint", "-Wstyle", *(ROOT / name for name in MANUAL)],
+        [mandoc, "-Tlint", "-Wstyle", *(ROOT / name for name in PAGES)],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("", 0)
