@@ -10,15 +10,18 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, TextIO
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.config.client import ClientConfig
     from bkclient.ledger.writer import LedgerWriter
+    from bkclient.metadata.tree.store import MetadataStore
     from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
     from wire.ids import LedgerId
+
+T = TypeVar("T")
 
 
 def columns_of_environment() -> int | None:
@@ -101,6 +104,15 @@ class Host:
         from bkclient.metadata.zookeeper_reader import open_metadata_reader
 
         return open_metadata_reader(uri, **store_options(config, uri))
+
+    def with_store(
+        self, uri: str, work: Callable[[MetadataStore], Awaitable[T]], config: ClientConfig
+    ) -> T:
+        """Return ``await work(store)``, with the metadata of a cluster that may not exist."""
+        from bkclient.blocking import with_store
+        from bkclient.metadata.store_settings import store_options
+
+        return with_store(uri, work, **store_options(config, uri))
 
     def leave(self, status: int, words: str) -> None:
         """End a command that does not end itself: by default, with the process."""

@@ -90,12 +90,9 @@ class SessionCluster:
 
     def with_store(self, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
         """Return ``await work(store)``, with the metadata of a cluster that may not exist."""
-        from bkclient.blocking import with_store
-        from bkclient.metadata.store_settings import store_options
-
         uri, config = self._where()
         with self._waiting(uri):
-            return with_store(uri, work, **store_options(config, uri))
+            return self._host.with_store(uri, work, config)
 
     @property
     def view(self) -> MetadataView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.versions_and_watches import NEW
+from bkctl.commands.cluster.backup.restore import IDS_SPARED
 from bkctl.commands.cluster.metadata_contents import read_contents
 from tests.bkclient.scenarios.process_deaths import Death, Last, Processes
 from tests.bkctl.support.dying import call_until_death, persistent_nodes, run_until_death
@@ -115,9 +117,14 @@ def nodes(processes: Processes) -> set[str]:
 
 
 def deaths_of(
-    prepare: Callable[[Processes], None], work: Callable[[Processes], Any]
+    prepare: Callable[[Processes], None],
+    work: Callable[[Processes], Any],
+    left_out: range = range(0),
 ) -> Iterator[tuple[Processes, set[str]]]:
-    """Yield clusters where the work was killed, at each of its requests, and the nodes if not."""
+    """Yield clusters where the work was killed, at each of its requests, and the nodes if not.
+
+    No death is at the requests ``left_out``.
+    """
     processes = Processes(4)
     prepare(processes)
     processes.steps = 0
@@ -126,7 +133,7 @@ def deaths_of(
     assert steps
     # An answer that is lost is the request after it that is not sent, except for the last.
     for death in (
-        *(Death(left, Last.LOST) for left in range(1, steps + 1)),
+        *(Death(left, Last.LOST) for left in range(1, steps + 1) if left not in left_out),
         Death(steps, Last.ANSWERED),
     ):
         processes = Processes(4)
@@ -179,3 +186,33 @@ def test_a_cluster_that_is_half_removed_has_its_id(work: Callable[[Client], Any]
         assert found == before or nodes(processes) <= whole | {ROOT}
         call_until_death(processes, work)
         assert nodes(processes) == whole
+
+
+async def next_id(client: Client) -> int:
+    return await client.store.allocate_ledger_id()
+
+
+RESTORE = ("cluster", "restore", "--yes", "--force", "root")
+
+
+@pytest.mark.parametrize("removal", [nuke, format_cluster])
+def test_a_killed_restore_goes_on_from_there(
+    removal: Callable[[Client], Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "backup"
+
+    def lose(processes: Processes) -> None:
+        full(processes)
+        file.unlink(missing_ok=True)
+        done(processes, "cluster", "backup", file)
+        call_until_death(processes, removal)
+
+    def restore(processes: Processes) -> Result | None:
+        return run_until_death(processes, *RESTORE, file)
+
+    reservations = range(40, 2 * IDS_SPARED)  # Each reserved id takes two requests.
+    for processes, whole in deaths_of(lose, restore, reservations):
+        done(processes, *RESTORE, file)
+        assert nodes(processes) == whole
+        done(processes, "log", "show", "ev")
+        assert call_until_death(processes, next_id) > IDS_SPARED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from bkctl.cli.root import cli
@@ -33,6 +33,11 @@ class _Host(FakeHost):
     def __init__(self, client: Any) -> None:
         super().__init__(environ={"PAGER": ""})
         self._connect = lambda _uri, _config: client
+        self._client = client
+
+    def with_store(self, _uri: str, work: Callable[[Any], Awaitable[Any]], _config: Any) -> Any:
+        """Run ``work`` with the metadata of the process."""
+        return self._client.call(lambda client: work(client.store))
 
     def metadata_reader(self, _uri: str, _config: Any) -> None:
         """Return no reader: all goes through the client."""
