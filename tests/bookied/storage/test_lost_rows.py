@@ -17,7 +17,7 @@ def storage_with_locations() -> LedgerStorage:
     storage.ledgers.create(LEDGER, b"key")
     locations = {entry_id: 5000 + entry_id for entry_id in range(4)}
     storage._index.write([LedgerChange(LEDGER, None, (), new=((0, locations),))])
-    storage._index._search_at = 0  # As after a start.
+    storage._index._search_at, storage._index.lists_all = 0, False  # As after a start.
     return storage
 
 

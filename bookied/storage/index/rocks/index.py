@@ -229,7 +229,7 @@ class RocksIndex:
 
     def hide(self, ledger_id: int) -> None:
         """Forget a deleted ledger; ``remove_hidden`` removes its keys."""
-        if ledger_id in self._ledgers or ledger_id in self._unfinished:
+        if ledger_id in self._ledgers or ledger_id in self._unfinished or not self.lists_all:
             self._ledgers.hide(ledger_id)
             self._unfinished.discard(ledger_id)
             self._hidden.append(ledger_id)
@@ -255,10 +255,13 @@ class RocksIndex:
         """
         hidden = list(self._hidden)
         unlisted, then_at = self._locations.find_unlisted(self._ledgers.ids, self._search_at)
-        known = [one for one in unlisted if one in in_memory and one not in hidden]
-        if found is not None:
-            found |= {one: self._locations.last_entry(one) for one in known}
-        self._ledgers.restore([one for one in unlisted if one not in {*hidden, *known}])
+        if found is not None and not self.lists_all:
+            # The search cannot find them once this checkpoint has stored them.
+            new = [one for one in list(in_memory) if one not in self._ledgers]
+            last = {one: self._locations.last_entry(one) for one in new if one not in hidden}
+            found |= {one: entry_id for one, entry_id in last.items() if entry_id >= 0}
+        lost = [one for one in unlisted if one not in hidden and one not in in_memory]
+        self._ledgers.restore(lost)
         # Only now: after an error the same ledgers are found again.
         self._search_at, self.lists_all = then_at, then_at is None
         self._locations.remove(hidden)

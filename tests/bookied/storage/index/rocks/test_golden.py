@@ -247,6 +247,32 @@ def test_ledgers_with_only_locations_are_listed_again_bit_by_bit(
     index.close()
 
 
+def test_ledgers_that_replay_or_garbage_collection_knows_do_not_wait_for_the_search(
+    tmp_path: Path,
+) -> None:
+    index = writable(tmp_path)
+    page = decode_native(bytes(8192))
+    page[3] = 5000
+    all_of_them = range(1000)
+    index.write(
+        [LedgerChange(one, IndexHeader(b""), ((0, page.tobytes()),)) for one in all_of_them]
+    )
+    index.note_synced()
+    index.close()
+    store = open_database(tmp_path / "ledgers", partial(ledgers_options, SETTINGS))
+    store.delete(map(layout.ledger_key, range(990, 1000)))
+    store.close()
+    index = writable(tmp_path)
+    index.hide(995)
+    found: dict[int, int] = {}
+    assert not index.remove_hidden({5: None, 999: None, 2000: None}, found)
+    assert found == {999: 3}, "the next checkpoint stores the ledger, and no search finds it then"
+    while not index.remove_hidden({999: None}):
+        pass
+    assert {*all_of_them} - {*index.ledger_ids()} == {995, 999}, "995 was deleted"
+    index.close()
+
+
 def test_damaged_locations_end_no_checkpoint_and_no_search(tmp_path: Path) -> None:
     index = writable(tmp_path)
     page = array("q", range(5000, 5000 + PAGE_SLOTS)).tobytes()
