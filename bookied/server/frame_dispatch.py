@@ -9,6 +9,7 @@ from typing import Final
 from bookied.server.access.access_check import AccessCheck
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
+from bookied.server.limits.large_add_turns import LARGE_FRAME_BYTES
 from bookied.server.limits.memory import ClientMemory
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
@@ -68,8 +69,8 @@ class FrameDispatch:
         """Whether no frame is handled until disk reads have ended."""
         self.is_waiting = False
         """Whether no frame is handled until the connection's next turn."""
-        self.is_handshake_next = False
-        """Whether the next turn is one for TLS handshakes."""
+        self.is_handshake_next = self.is_large_next = False
+        """Whether the next turn is one for TLS handshakes, or one for large adds."""
         self.requests_taken = 0
         """Number of requests that the last ``take`` handled, as ``take`` counts them."""
         self.waiting = WaitTimes(shared.clock.seconds())
@@ -133,8 +134,11 @@ class FrameDispatch:
             if self._rest_bytes < self._frame_bytes:
                 self._note_half(len(data))
                 return
+            if data and self._is_held_back():
+                return
             data = self._rest[0] if len(self._rest) == 1 else b"".join(self._rest)
             at = self._rest_at
+        self.is_large_next = False
         is_new, plain_until, end = False, at + self._plain_bytes, len(data)
         answers, lanes, admission = self._answers, self._replies.lanes, self._admission
         if self._frame_bytes:
@@ -187,6 +191,17 @@ class FrameDispatch:
             self._note_half(self._rest_bytes)
         if self.is_stopped or self.is_waiting:
             self._client.update_reading()
+
+    def _is_held_back(self) -> bool:
+        """Return whether a complete frame is large and must wait for its turn."""
+        self.is_large_next = (
+            self._frame_bytes >= LARGE_FRAME_BYTES
+            and self._shared.backpressure.large_adds.must_wait()
+        )
+        if self.is_large_next:
+            self.is_waiting, self.waiting.frame_s = True, None
+            self._client.update_reading()
+        return self.is_large_next
 
     def _keep(self, data: bytes, at: int, end: int, plain_until: int) -> None:
         """Keep the bytes from ``at`` on: as a copy, unless most of them would be copied again."""

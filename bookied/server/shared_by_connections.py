@@ -77,7 +77,7 @@ class ServerContext:
         self.half_frames = HalfFrames(
             clock,
             bytes_max=limits.half_frames_bytes_max,
-            is_reading=lambda: self.backpressure.level is PressureLevel.NONE,
+            is_reading=self._reads_all_frames,
         )
         self.unsent = UnsentAnswers(clock, bytes_max=limits.unsent_bytes_max)
         self.pending_reads = PendingReads(
@@ -93,6 +93,11 @@ class ServerContext:
         self.backpressure.limits = limits
         self.half_frames.bytes_max = limits.half_frames_bytes_max
         self.unsent.bytes_max = limits.unsent_bytes_max
+
+    def _reads_all_frames(self) -> bool:
+        """Return whether no frame waits for anything but its own client."""
+        pressure = self.backpressure
+        return pressure.level is PressureLevel.NONE and not pressure.large_adds
 
     def let_journals_run(self) -> None:
         """Let the journals' threads run if adds wait for them."""

@@ -10,6 +10,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bookied.server.limits.journal_queue_shares import SharedAdds
+from bookied.server.limits.large_add_turns import LargeAddTurns
 from bookied.storage.index.format import PAGE_BYTES
 
 RECHECK_S: Final = 0.01
@@ -36,7 +37,7 @@ class ServerLimits:
 
     If several connections add, and more than ``shared_adds_bytes_max`` of adds are unanswered,
     reading stops from connections that exceed their share (``SharedAdds``). There an add counts
-    ``shared_add_bytes`` more than its size.
+    ``shared_add_bytes`` more than its size. Large adds wait for their turn (``LargeAddTurns``).
 
     If more than ``reads_pending_max`` reads wait for the disk, further reads are answered
     ETOOMANYREQUESTS, except a few of each connection.
@@ -163,6 +164,7 @@ class Backpressure:
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
         self._adds_wait = False
+        self.large_adds = LargeAddTurns(clock, self._must_large_adds_wait)
         self._last_unwritten_bytes = self._unseen_bytes = 0
         self.in_flight_bytes = 0
         self.adds_in_flight = 0
@@ -247,6 +249,7 @@ class Backpressure:
         assert self.in_flight_bytes >= 0 <= self.adds_in_flight
         if adds:
             self._shared_adds.answered(load, size_bytes, adds)
+            self.large_adds.go_on()
         if self.level is not PressureLevel.NONE:
             self._shrink()
         if (load.is_held or self.level is PressureLevel.SHARED) and load in self._loads:
@@ -282,6 +285,15 @@ class Backpressure:
             self._shrink()
         for load in list(self._loads):
             self._judge(load)
+        self.large_adds.go_on()
+
+    def _must_large_adds_wait(self) -> bool:
+        shared, limits = self._shared_adds, self.limits
+        return (
+            shared.several_add
+            and not self._adds_wait
+            and shared.is_over(limits.shared_adds_bytes_max, limits.shared_add_bytes)
+        )
 
     def _grow(self) -> None:
         """Make clients wait: all at the limit, before it only those that exceed their share."""

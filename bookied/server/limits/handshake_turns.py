@@ -7,7 +7,7 @@ from typing import Final
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bookied.server.limits.address_groups import group_of
-from bookied.server.limits.request_turns import TurnTaker
+from bookied.server.limits.request_turns import AddressQueue, TurnTaker
 
 HANDSHAKE_GAP_S: Final = 0.004
 """Seconds from one handshake to the next.
@@ -25,42 +25,28 @@ class HandshakeTurns:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._waiting: dict[str, dict[TurnTaker, None]] = {}
+        self._waiting = AddressQueue()
         self._turn: IDelayedCall | None = None
         self._next_s = 0.0
 
     def wait(self, client: TurnTaker, host: str) -> None:
         """Call the connection's ``take_turn`` once, when a handshake may begin."""
-        self._waiting.setdefault(group_of(host), {}).setdefault(client)
+        self._waiting.put(client, group_of(host))
         if self._turn is None:
             wait_s = max(0.0, self._next_s - self._clock.seconds())
             self._turn = self._clock.callLater(wait_s, self._take_turn)
 
     def leave(self, client: TurnTaker, host: str) -> None:
         """Remove a connection that is closed."""
-        self._waiting.get(group_of(host), {}).pop(client, None)
+        self._waiting.leave(client, group_of(host))
 
     def _take_turn(self) -> None:
         self._turn = None
-        client = self._next()
-        if client is None:
+        if not self._waiting:
             return
         try:
-            client.take_turn(1)
+            self._waiting.next().take_turn(1)
         finally:
             self._next_s = self._clock.seconds() + HANDSHAKE_GAP_S
             if self._waiting and self._turn is None:
                 self._turn = self._clock.callLater(HANDSHAKE_GAP_S, self._take_turn)
-
-    def _next(self) -> TurnTaker | None:
-        """Remove and return the client that has waited longest at the next address."""
-        while self._waiting:
-            group = next(iter(self._waiting))
-            clients = self._waiting.pop(group)
-            if clients:
-                client = next(iter(clients))
-                del clients[client]
-                if clients:
-                    self._waiting[group] = clients  # To the end, after the other addresses.
-                return client
-        return None

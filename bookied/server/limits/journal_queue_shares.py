@@ -76,10 +76,14 @@ class SharedAdds:
 
         Each add counts ``add_bytes`` more than its size.
         """
-        if self.size_bytes + self._adds * add_bytes <= bytes_max:
+        if not self.is_over(bytes_max, add_bytes):
             return False
         sharers = self._sharers(adder)
         return sharers > 1 and (adder.adds_bytes + adder.adds * add_bytes) * sharers > bytes_max
+
+    def is_over(self, bytes_max: int, add_bytes: int) -> bool:
+        """Return whether all connections together exceed ``bytes_max``."""
+        return self.size_bytes + self._adds * add_bytes > bytes_max
 
     @property
     def several_add(self) -> bool:

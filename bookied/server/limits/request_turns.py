@@ -38,6 +38,40 @@ class TurnTaker(Protocol):
         """
 
 
+class AddressQueue:
+    """Clients that wait, round robin by address; each is queued at most once."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[TurnTaker, None]] = {}
+        """By address, the next one first."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def put(self, client: TurnTaker, address: str) -> None:
+        """Queue a client after the others of its address."""
+        self._waiting.setdefault(address, {}).setdefault(client)
+
+    def leave(self, client: TurnTaker, address: str) -> None:
+        """Remove a client, if it waits."""
+        mine = self._waiting.get(address, {})
+        mine.pop(client, None)
+        if not mine:
+            self._waiting.pop(address, None)
+
+    def next(self) -> TurnTaker:
+        """Remove and return the client that has waited longest at the next address."""
+        address, mine = next(iter(self._waiting.items()))
+        client = next(iter(mine))
+        del mine[client], self._waiting[address]
+        if mine:
+            self._waiting[address] = mine  # To the end, after the other addresses.
+        return client
+
+
 class Turns:
     """The connections that have used up their slice, served round robin.
 
@@ -67,8 +101,7 @@ class Turns:
         give_way: Callable[[], object] = lambda: None,
     ) -> None:
         self._clock, self._clients_wait, self._give_way = clock, clients_wait, give_way
-        self._waiting: dict[str, dict[TurnTaker, None]] = {}
-        """By address, the next one first."""
+        self._waiting = AddressQueue()
         self._crowd: set[TurnTaker] = set()
         """Waiting connections that would not wait in another turn."""
         self._direct = 0
@@ -80,7 +113,7 @@ class Turns:
         self._empty_turns = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return len(self._waiting)
 
     @property
     def slice_requests(self) -> int:
@@ -105,25 +138,18 @@ class Turns:
 
     def wait(self, client: TurnTaker, address: str = "") -> None:
         """Call a connection's ``take_turn`` once, after the others of its address that wait."""
-        self._waiting.setdefault(address, {}).setdefault(client)
+        self._waiting.put(client, address)
         if self._turn is None:
             self._clients_wait(True)
             self._turn = self._clock.callLater(0, self._take_turn)
 
     def leave(self, client: TurnTaker, address: str = "") -> None:
         """Remove a connection that is closed."""
-        mine = self._waiting.get(address, {})
-        mine.pop(client, None)
+        self._waiting.leave(client, address)
         self._crowd.discard(client)
-        if not mine:
-            self._waiting.pop(address, None)
 
     def _next(self) -> TurnTaker:
-        address, mine = next(iter(self._waiting.items()))
-        client = next(iter(mine))
-        del mine[client], self._waiting[address]
-        if mine:
-            self._waiting[address] = mine
+        client = self._waiting.next()
         self._crowd.discard(client)
         return client
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 
 from bookied.server.limits.backpressure import (
@@ -23,7 +24,7 @@ from bookied.server.limits.backpressure import (
 )
 from bookied.server.limits.journal_queue_shares import ADDS_LATELY_S, FIRST_READ_BYTES
 from bookied.server.rules.add_requests import Writes
-from tests.bookied.worlds.served_bookie import KEY, Client, Serving, packet
+from tests.bookied.worlds.served_bookie import KEY, Client, Serving, Transport, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
@@ -578,3 +579,57 @@ def test_before_an_add_of_one_client_waits_no_more_than_a_queue_shared_with_all_
         serving.sync()
         assert [answer.rc for answer in modest.answers()] == [ReturnCode.EOK]
         assert {client.transport.producerState for client in greedy} == {"producing"}
+
+
+def test_large_adds_wait_for_the_queue_one_address_after_the_other(tmp_path: Path) -> None:
+    """A small add waits for one large add at most, whatever number of connections sends some."""
+    serving = Serving(tmp_path, limits=ServerLimits(shared_adds_bytes_max=100_000), syncs=False)
+    hosts = [*["192.0.2.1"] * 4, "192.0.2.2", "192.0.2.9"]
+    clients = [serving.connect(transport=from_host(host)) for host in hosts]
+    for number, client in enumerate(clients):
+        client.send(adds(number, 1))
+    serving.sync()
+    for client in clients:
+        assert len(client.answers()) == 1
+    *greedy, modest = clients
+    for number, client in enumerate(greedy):
+        in_pieces(client, adds(number, 1, 300_000))
+    modest.send(adds(5, 1))
+    greedy.pop(2).disconnect()
+    answered = []
+    while any(client.transport.producerState != "producing" for client in greedy):
+        assert serving.journals[0].queued_bytes < 310_000
+        serving.sync()
+        serving.clock.advance(0)
+        answered += [number for number, client in enumerate(clients) if client.answers()]
+    assert answered == [0, 5, 1, 4, 3]
+
+
+def test_large_adds_of_one_address_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, limits=ServerLimits(shared_adds_bytes_max=100_000), syncs=False)
+    clients = [serving.connect() for _ in range(3)]
+    for number, client in enumerate(clients):
+        in_pieces(client, adds(number, 1, 300_000))
+    serving.sync()
+    assert [len(client.answers()) for client in clients] == [1, 1, 1]
+
+
+def test_large_adds_are_refused_and_do_not_wait_while_a_disk_is_full(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, limits=ServerLimits(shared_adds_bytes_max=100_000), syncs=False)
+    clients = [serving.connect(transport=from_host(f"192.0.2.{number}")) for number in (1, 2)]
+    for number, client in enumerate(clients):
+        client.send(adds(number, 1))
+        in_pieces(client, adds(number, 1, 300_000))
+    serving.bookie.adds.allowed = Writes.NONE
+    serving.server.backpressure.adds_wait(wait=True)
+    serving.clock.advance(0)
+    assert [answer.rc for answer in clients[1].answers()] == [ReturnCode.EREADONLY]
+
+
+def from_host(host: str) -> Transport:
+    return Transport(peerAddress=IPv4Address("TCP", host, 50_000))
+
+
+def in_pieces(client: Client, data: bytes) -> None:
+    for at in range(0, len(data), READ_BYTES // 2):
+        client.send(data[at : at + READ_BYTES // 2])
