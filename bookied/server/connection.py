@@ -167,7 +167,7 @@ class BookieConnection(Protocol):
         self._shared.half_frames.release(self)
         self._shared.unsent.taken(self)
         self._shared.turns.leave(self, self._admission.address)
-        self._shared.handshakes.leave(self, self._host)
+        self._shared.handshakes.leave(self, self._admission.address)
         self._shared.backpressure.large_adds.leave(self, self._admission.address)
         self._shared.backpressure.end(self._load)
         self._replies.drop()
@@ -209,12 +209,7 @@ class BookieConnection(Protocol):
             or shared.half_frames.is_waiting(self)
         )
         if self._dispatch.is_waiting and not self._load.is_held:
-            if self._dispatch.is_handshake_next:
-                shared.handshakes.wait(self, self._host)
-            elif self._dispatch.is_large_next:
-                shared.backpressure.large_adds.wait(self, self._admission.address)
-            else:
-                shared.turns.wait(self, self._admission.address)
+            self._dispatch.turns.wait(self, self._admission.address)
         wanted = not (is_paused or self._is_closing or self._is_draining or self._is_ended)
         self._dispatch.waiting.is_read = wanted
         if wanted != self._is_reading:

@@ -9,9 +9,10 @@ from typing import Final
 from bookied.server.access.access_check import AccessCheck
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
-from bookied.server.limits.large_add_turns import LARGE_FRAME_BYTES
+from bookied.server.limits.handshake_turns import HandshakeTurns
+from bookied.server.limits.large_add_turns import LARGE_FRAME_BYTES, LargeAddTurns
 from bookied.server.limits.memory import ClientMemory
-from bookied.server.limits.request_turns import SLICE_REQUESTS
+from bookied.server.limits.request_turns import SLICE_REQUESTS, Turns
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.reads.reads_from_memory import AnswerLimits, FastReadResult
 from bookied.server.rules.long_poll import Cancel
@@ -90,6 +91,13 @@ class FrameDispatch:
     def is_stopped_for_nothing(self) -> bool:
         """True if the dispatch is stopped, but disk reads have ended and more may be handled."""
         return self.is_stopped and not (self._replies.lanes.is_full or self._answers.is_stalled)
+
+    @property
+    def turns(self) -> Turns | HandshakeTurns | LargeAddTurns:
+        """The queue of the connection's next turn, if the dispatch is waiting."""
+        if self.is_handshake_next:
+            return self._shared.handshakes
+        return self._shared.backpressure.large_adds if self.is_large_next else self._shared.turns
 
     def drop(self) -> None:
         """Drop the rest."""

@@ -256,6 +256,14 @@ def plain(data: bytes) -> Way:
     return way
 
 
+def begun_in_v2(intruder: Intruder) -> object:
+    intruder.begin_tls()
+    intruder.send_bytes(intruder.frame(AuthRequest(SASL, b""), ProtocolVersion.V2))
+    challenge = intruder.next_answer(ProtocolVersion.V2)
+    assert isinstance(challenge, AuthResponse)
+    return intruder.ask(response(challenge.payload, GUESS), add())
+
+
 def token_of_a_megabyte(intruder: Intruder) -> object:
     intruder.begin_tls()
     frame = v3.encode_request(AuthRequest(SASL, bytes(1 << 20)), 1)
@@ -303,6 +311,13 @@ NAME_WAYS: dict[str, tuple[Way, object, str, str]] = {
     "in clear": (lambda i: i.ask(add()), [EUA], ASKED, CLEAR),
     "a name in clear": (lambda i: i.ask(AuthRequest(SASL, b"")), [EUA], ASKED, CLEAR),
     "V2 in clear": (in_v2(add()), EUA, ASKED, CLEAR),
+    "V2 in TLS without a name": (
+        lambda i: in_v2(add())(i.begin_tls()), EUA, ASKED, STRANGER,
+    ),
+    "a name begun in V2 and ended in V3, with a wrong password": (
+        begun_in_v2, [EUA, None],
+        AUTH, "user 'bookkeeper' is unknown, or the password is wrong",
+    ),
     "V2 without an answer that says no": (
         in_v2(BatchReadRequest(L, EntryId(0), 1, 1, 1000)), None, ASKED, CLEAR,
     ),
