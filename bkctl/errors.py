@@ -55,6 +55,8 @@ class RefusedError(CommandError):
     """Not done: the user did not confirm, or a safety check refused."""
 
     exit_status: ClassVar[int] = ExitStatus.REFUSED
+    unasked: bool = False
+    """True if no user could be asked, so that every further question is refused as well."""
 
 
 class TimeLimitError(CommandError):

@@ -61,7 +61,9 @@ class Questions:
                 again = f"... | {again}"
                 why = "the answer cannot come from stdin, which is read for ids"
             asked = f": {question}" if question else ""
-            raise RefusedError(f"{why}{asked}", next_step=f"add --yes: {again}")
+            refused = RefusedError(f"{why}{asked}", next_step=f"add --yes: {again}")
+            refused.unasked = True
+            raise refused
         if effect is Effect.LOSES_DATA:
             answer = self._ask(f"{question}\n".lstrip() + f"To confirm, type {proof}: ")
             agreed = answer == proof

@@ -70,8 +70,8 @@ class JournalConfig:
         None,
         key="journalMaxGroupWaitMSec",
         minimum=0,
-        doc="Longest time that an add waits for others to share an fsync. By default none waits: "
-        "adds that arrive during one fsync share the next.",
+        doc="Longest time that an add waits for others to share an fsync. Without a value, or with "
+        "0, no add waits: those that arrive during one fsync share the next.",
     )
     journal_group_bytes_max: int = setting(
         524_288,

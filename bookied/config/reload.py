@@ -88,7 +88,8 @@ def read_settings(wanted: Mapping[str, object]) -> dict[str, Any]:
     fixed = sorted(wanted.keys() - by_key.keys())
     if fixed:
         raise SettingsRefusedError(
-            f"not while the bookie runs: {', '.join(fixed)}; these can be changed: "
+            f"not while the bookie runs: {', '.join(fixed)}; to change a setting of the bookie's "
+            "file, edit the file and restart the bookie; without a restart these can be changed: "
             f"{', '.join(sorted(by_key))}"
         )
     return {by_key[key].argument: _value(by_key[key], value) for key, value in wanted.items()}

@@ -31,7 +31,7 @@ class GarbageRun:
     """One collector of a bookie; times are milliseconds since the epoch."""
 
     bookie_id: str | None = field(BOOKIE, default=None)
-    number: int = field("Number of the bookie's storage, from 0.", header="NO", rank=4)
+    number: int = field("Number of the bookie's storage, from 0.", header="STORAGE", rank=4)
     running: bool = field("Whether a collection runs now.")
     compacting: str | None = field("The compaction that runs now: major or minor.", rank=2)
     last_ms: int | None = field(

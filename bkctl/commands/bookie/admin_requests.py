@@ -190,8 +190,8 @@ def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where
 
     plans = {some[0].bookie_id: some for some in asked.of_each(plan)}
     steps = [
-        f"set {one.key} of bookie {one.bookie_id} to {one.value}; it is "
-        f"{'not set' if one.was is None else one.was}"
+        f"set {one.key} of bookie {one.bookie_id} from "
+        f"{'no value' if one.was is None else one.was} to {one.value}"
         for some in plans.values()
         for one in some
     ]

@@ -280,6 +280,8 @@ def ping(session: Session, *, registered: bool) -> None:
 
 async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> list[PingAnswer]:
     """Return the answers of the metadata service and of each bookie, over new connections."""
+    import twisted.internet.endpoints  # noqa: F401 -- not within the time of the first connection
+
     clock = client.cluster.clock
     began_s = clock.seconds()
     await cluster_operations.read_identity(client)

@@ -54,10 +54,17 @@ class ExportError(BookKeeperError):
 
 
 class SparkMissingError(ExportError):
-    """PySpark or pyarrow is not installed here."""
+    """PySpark is not installed here."""
 
     exit_status = 4
-    hint = "pip install 'bkctl[spark]'; exports below 4 GiB need only pyarrow"
+    hint = "pip install '.[spark]' in the checkout of bkctl; exports below 4 GiB need only pyarrow"
+
+
+class ArrowMissingError(ExportError):
+    """The library pyarrow is not installed here."""
+
+    exit_status = 4
+    hint = "pip install pyarrow"
 
 
 class SparkStartError(ExportError):
@@ -70,7 +77,7 @@ class DeltaMissingError(ExportError):
     """The library ``deltalake`` is not installed here."""
 
     exit_status = 4
-    hint = "pip install 'bkctl[spark,delta]'"
+    hint = "pip install '.[spark,delta]' in the checkout of bkctl"
 
 
 class ExportReadError(ExportError):

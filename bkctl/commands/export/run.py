@@ -20,13 +20,13 @@ from bkclient.config.client import ClientConfig
 from bkclient.errors import NoSuchLedgerError
 from bkctl.commands.export.engines import LocalEngine, SparkEngine, copy_readable
 from bkctl.commands.export.errors import (
+    ArrowMissingError,
     EarlierFilesError,
     ExportBusyError,
     ExportReadError,
     ExportVerifyError,
     ExportWriteError,
     ForeignFilesError,
-    SparkMissingError,
 )
 from bkctl.commands.export.interrupts import uninterrupted
 from bkctl.commands.export.outcome import ExportedLedger, ExportReport, UnreadableLedger
@@ -138,7 +138,8 @@ def export_ledgers(
         ForeignFilesError: the target has files of other programs.
         TableChangedError: the Delta table in the target was changed by other programs.
         ExportBusyError: another export to ``target`` is in progress.
-        SparkMissingError: PySpark or pyarrow is not installed.
+        ArrowMissingError: pyarrow is not installed.
+        SparkMissingError: PySpark is not installed, and the export needs it.
         DeltaMissingError: the library for Delta tables is not installed.
     """
     _check_pyarrow()
@@ -226,7 +227,7 @@ def _check_pyarrow() -> None:
     try:
         import pyarrow as pa  # noqa: F401
     except ImportError as error:
-        raise SparkMissingError("export needs pyarrow, which is not installed here") from error
+        raise ArrowMissingError("export needs pyarrow, which is not installed here") from error
 
 
 def _choice_of(ledger_ids: Sequence[int] | LedgerChoice | None) -> LedgerChoice:

@@ -397,7 +397,8 @@ metadata.command(
 
     Existing metadata is replaced only with --replace. The command shows each changed field, keeps
     the old metadata in a file, and refuses if another process changes the metadata meanwhile.
-    Bookies delete the entries that the new metadata does not list.
+    Bookies delete the entries that the new metadata does not list. A deleted ledger gets the time
+    of the restore as its creation time.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),

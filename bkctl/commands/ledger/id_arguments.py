@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkctl.cli.parameter_types import LEDGER_ID
-from bkctl.errors import PartlyDoneError, UsageError, file_errors
+from bkctl.errors import PartlyDoneError, RefusedError, UsageError, file_errors
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.session.session import Session
 from wire.errors import BookKeeperError
@@ -80,6 +80,7 @@ def for_each_ledger(
     Raises:
         BookKeeperError: the work on the only ledger failed.
         MetadataUnavailableError: the work ended at a ledger, without the ledgers that follow.
+        RefusedError: the same; the work needs an answer, and no user can be asked.
         PartlyDoneError: the work on some of several ledgers failed.
     """
     ids = map(LedgerId, session.input.words(words, LEDGER_ID))
@@ -108,6 +109,7 @@ def outcomes(
 
     Raises:
         MetadataUnavailableError: the work on the other ledgers would fail, too, each after a wait.
+        RefusedError: the work needs an answer, and no user can be asked.
     """
     for ledger_id in ids:
         try:
@@ -115,6 +117,8 @@ def outcomes(
             yield value
             after(value)
         except BookKeeperError as error:
+            if isinstance(error, RefusedError) and error.unasked:
+                raise
             if type(error) is MetadataUnavailableError:  # Without its subclass for a lost answer.
                 session.failed = "the ledgers that follow were not reached"
                 raise

@@ -25,6 +25,7 @@ from bkctl.commands.local.directory import (
     make_own,
     read_record,
     refuse_started_by_hand,
+    requested_port,
     write_private,
 )
 from bkctl.commands.local.metadata import LocalMetadataService
@@ -321,8 +322,8 @@ class LocalCluster:
 
     def start_requested(self, warn: Callable[[str], None]) -> None:
         """Start the bookies that ``bkctl local`` has requested, new ones included."""
-        while (self.directory.bookie(len(self._ports) + 1) / START_REQUEST).exists():
-            (port,) = bookie_ports(1, 0, self._ports)
+        while (request := self.directory.bookie(len(self._ports) + 1) / START_REQUEST).exists():
+            (port,) = bookie_ports(1, requested_port(request), self._ports)
             self._append(port)
             self.save()
         for bookie in self._bookies:

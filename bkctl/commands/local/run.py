@@ -177,7 +177,7 @@ def _local(
     if (
         is_plain
         and directory
-        and start_stop_status.add_bookies(session, Path(directory), bookies, racks)
+        and start_stop_status.add_bookies(session, Path(directory), bookies, racks, port_base)
     ):
         if not session.dry_run:
             start_stop_status.status(session, Path(directory))

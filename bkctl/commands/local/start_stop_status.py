@@ -278,10 +278,13 @@ def start_bookies(session: Session, directory: Path, bookie_id: str | None) -> N
         _start_bookie(session, found.uri, one)
 
 
-def add_bookies(session: Session, directory: Path, bookies: int, racks: int | None) -> bool:
+def add_bookies(
+    session: Session, directory: Path, bookies: int, racks: int | None, port_base: int | None
+) -> bool:
     """Add bookies to a running cluster up to a number; return whether it had fewer.
 
-    Return False, too, if the cluster has another number of ``racks``.
+    Their ports begin with ``port_base``; without it they are free ones. Return False, too, if the
+    cluster has another number of ``racks``.
 
     Raises:
         LocalStartError: a new bookie did not start; the message has its reason.
@@ -301,7 +304,7 @@ def add_bookies(session: Session, directory: Path, bookies: int, racks: int | No
     for number in numbers:
         home = bookie_directory(directory, number)
         make_own(home)
-        write_private(home / START_REQUEST, "")
+        write_private(home / START_REQUEST, str(port_base or ""))
     owner = require_owner(directory)
     wait_until(
         lambda: len(read(directory).bookies) >= bookies,

@@ -85,11 +85,11 @@ explain = Command(
     change from release to release. `BK-` may be left out.
 
     The command also explains exit statuses, such as `explain 6`, and these terms: ack quorum (qa),
-    auditor, balance, bookie, closed, cluster, cookie, cursor, custom metadata, ensemble (e), entry,
-    entry log, fence, fragment, headroom, input/output error (eio), instance id, journal, last add
-    confirmed (lac), ledger, log, mark, metrics, orphan, profile, quarantine, rack, read-only,
-    sealed, write quorum (qw). For a setting, or a part of its name, it prints what `config show`
-    prints.
+    auditor, balance, bookie, closed, cluster, cookie, cursor, custom metadata, deleted, ensemble
+    (e), entry, entry log, fence, fragment, headroom, input/output error (eio), instance id,
+    journal, last add confirmed (lac), ledger, log, mark, metrics, orphan, profile, quarantine,
+    rack, read-only, sealed, write quorum (qw). For a setting, or a part of its name, it prints what
+    `config show` prints.
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,

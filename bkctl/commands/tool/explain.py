@@ -60,6 +60,11 @@ TERMS: Final = MappingProxyType(
         "custom metadata": "Keys and values that an application stores with a ledger. `bkctl "
         "ledger create --meta KEY=VALUE` sets them, and `bkctl ledger list --meta KEY=VALUE` finds "
         "the ledgers.",
+        "deleted": "A deleted ledger has no metadata. Its entries stay until the next garbage "
+        "collection of each bookie, whose time `bkctl bookie gc-status` shows; a stopped bookie "
+        "deletes nothing. Until then a backup brings the ledger back: `bkctl cluster restore FILE "
+        "--ledger ID`, or `bkctl ledger metadata restore ID FILE`. Without a backup stop the "
+        "bookies and copy its entries: `bkctl disk salvage ID --out DIR BOOKIE_DIR...`.",
         "ensemble": "The bookies that store a fragment of a ledger. The column E is their number, "
         "option -E. `bkctl ledger map ID` draws them.",
         "entry": "The unit of adds and reads: bytes with an id. Ids of a ledger begin at 0.",

@@ -102,6 +102,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "another cluster. Ids are decimal unless they begin with 0x.",
             "`bkctl ledger list --limit 10` shows that this is the cluster you mean",
             "`bkctl config show --origin` says which cluster is used, and why",
+            "`bkctl explain deleted` says how to get back a ledger that was deleted by mistake",
         ),
         "BK-NO-SUCH-ENTRY-IN-LEDGER": _advice(
             "The ledger ends before this entry, or the ledger is open and the entry is not "

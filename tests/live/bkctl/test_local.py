@@ -165,7 +165,7 @@ def _check_settings_of_all() -> None:
     change = "bookie", "config-set", "--all", "gcWaitTime=700000"
     assert shown("gcWaitTime") == [("600000", "default")] * 2
     assert "Change 2 bookies?" in run_here(*change).stderr
-    assert run_here(*change, "--dry-run").stdout.count("to 700000; it is 600000\n") == 2
+    assert run_here(*change, "--dry-run").stdout.count("from 600000 to 700000\n") == 2
     assert "settings file of each bookie:\n  gcWaitTime=700000" in run_here(*change, "--yes").stderr
     assert shown("gcWaitTime") == [("700000", "set at run time")] * 2
     assert all("bookie.conf:" in origin for _, origin in shown("bookiePort"))
@@ -444,9 +444,11 @@ def test_bookies_are_added_while_the_cluster_runs_and_are_there_after_a_restart(
         first = run_here("local", "status", directory, "-o", "id").stdout.split()
         planned = run_here("local", "3", "--dir", directory, "--dry-run")
         assert planned.stdout == f"would start 2 bookies more in {directory}\n"
-        added = _run("local", "3", "--dir", directory, "-o", "id")
+        port = free_port()
+        added = _run("local", "3", "--dir", directory, "--port", str(port), "-o", "id")
         assert added.returncode == 0, added.stderr
         ids = added.stdout.split()
+        assert ids[1] == f"127.0.0.1:{port}"
         assert (len(ids), ids[:1]) == (3, first)
         writable = ("-u", cluster.uri, "bookie", "list", "--state", "writable", "-o", "id")
         assert sorted(run_here(*writable).stdout.split()) == sorted(ids)

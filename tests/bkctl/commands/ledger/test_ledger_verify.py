@@ -636,7 +636,8 @@ def test_many_ledgers_are_closed_recovered_and_fenced_by_their_ids(world: World)
     planned = run_in(world, "ledger", "recover", "-", "--dry-run", typed=typed).out.splitlines()
     assert planned == [f"would fence, recover and close ledger {one} (open)" for one in ids[:2]]
     asked = run_in(world, "ledger", "recover", "-", typed=typed, ok=False)
-    assert asked.status == ExitStatus.PARTLY
+    assert (asked.status, asked.err.count("Recover and close")) == (ExitStatus.REFUSED, 1)
+    assert asked.err.endswith("ledger recover - --yes\n")
     done = run_in(world, "ledger", "recover", "-", "--yes", "--json", typed=typed).json["ledgers"]
     assert [(one["ledger_id"], one["last_entry"]) for one in done] == [
         (str(one), 1) for one in ids[:2]

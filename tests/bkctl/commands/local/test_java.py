@@ -81,7 +81,7 @@ class TestFindJava:
             JavaNotFoundError, match=r"JAVA_HOME: .*gone.* PATH: .*Java 8"
         ) as caught:
             find_java(environ, bundled=nothing_bundled)
-        assert "pip install 'bkctl[spark]'" in caught.value.hint
+        assert "pip install '.[spark]' in the checkout" in caught.value.hint
 
     def test_nothing_at_all_is_an_error_too(self) -> None:
         with pytest.raises(JavaNotFoundError, match="no java on PATH"):

@@ -429,7 +429,7 @@ def test_settings_that_only_a_start_reads_are_refused_and_none_is_changed(
     path = "/api/v1/config/server_config"
     before = operator.get(path)
     for body, why in (
-        ({"gcWaitTime": 5, "bookiePort": 1}, "not while the bookie runs: bookiePort; these can be"),
+        ({"gcWaitTime": 5, "bookiePort": 1}, "not while the bookie runs: bookiePort; to change"),
         ({"gcWaitTime": "soon"}, "gcWaitTime: 'soon' "),
         ({"gcWaitTime": None}, "gcWaitTime: 'null' "),
         ({"diskUsageThreshold": 0.5}, "diskUsageThreshold"),
