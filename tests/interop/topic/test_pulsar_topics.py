@@ -39,6 +39,7 @@ NAMESPACE = "public/default"
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 ENTRIES_A_LEDGER = 20
+WAIT_S = 300
 FRAME_BYTES = (5 << 20) + (10 << 10)
 """What Pulsar's own bookkeeper.conf says: a message of 5 MiB, and what is around it."""
 
@@ -531,6 +532,56 @@ class TestSpark:
             query.stop()
         assert seen == stage.received(name)
         assert len(stage.ledgers(name)) > 3
+
+    def test_a_stream_reads_partitions_and_topics_that_are_made_later(
+        self, stage: Stage, spark: Any, tmp_path: Path
+    ) -> None:
+        """Two while it runs, and two while it is stopped; also if it began at the end."""
+        parts = f"/persistent/{NAMESPACE}/grow-parts/partitions"
+        batches: dict[int, dict[str, list[Row]]] = {}
+
+        def sink(frame: Any, batch: int) -> None:
+            batches[batch] = rows_of(frame)  # A query that was stopped repeats its last batch.
+
+        def seen() -> dict[str, list[Row]]:
+            found: dict[str, list[Row]] = {}
+            for _, names in sorted(batches.items()):
+                for name, rows in names.items():
+                    found.setdefault(name, []).extend(rows)
+            return found
+
+        def is_active() -> None:
+            assert query.isActive, query.exception()
+
+        def send(*names: str) -> None:
+            for name in names:
+                stage.send(name, [b"1", b"2"])
+                stage.unload(name)
+
+        names = [f"grow-parts-partition-{number}" for number in range(4)]
+        stage.broker.admin("PUT", parts, 2)
+        send(*names[:2])
+        old = {name: stage.received(name) for name in names[:2]}
+        source = spark.readStream.format("bookkeeper").option("uri", stage.uri)
+        frame = source.option("topicsPattern", f"persistent://{NAMESPACE}/grow-.*").load()
+        writer = frame.writeStream.foreachBatch(sink)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.start()
+        try:
+            until(lambda: query.lastProgress is not None, check=is_active)
+            stage.broker.admin("POST", parts, 3)
+            send(*names[:3], "grow-while-it-runs")
+            until(lambda: len(seen()) == 4, check=is_active)
+        finally:
+            query.stop()
+        stage.broker.admin("POST", parts, 4)
+        send(*names, "grow-while-it-is-stopped")
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(WAIT_S)
+        assert seen() == {
+            name: stage.received(name)[len(old.get(name, ())) :]
+            for name in (*names, "grow-while-it-runs", "grow-while-it-is-stopped")
+        }
 
     def test_a_stream_goes_on_where_a_broker_starts_again_with_a_trimmed_topic(
         self, stage: Stage, spark: Any, tmp_path: Path

@@ -83,26 +83,26 @@ def _text(value: str) -> str:
     return value.strip()
 
 
-def parse_where(value: str) -> PositionOption:
-    """Return ``earliest``, ``latest`` or a position such as ``3:17``.
+def parse_where(value: str, *words: str) -> PositionOption:
+    """Return one of the words, by default ``earliest`` or ``latest``, or a position like ``3:17``.
 
     Raises:
         ValueError: the value has another form.
     """
     word = value.strip().lower()
-    if word in ("earliest", "latest"):
+    words = words or ("earliest", "latest")
+    if word in words:
         return PositionOption(word)
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", word)
     if match is None:
-        raise ValueError("is not earliest, latest or a position INDEX:ENTRY")
+        raise ValueError(f"is not {', '.join(words)} or a position such as 3:17")
     return PositionOption(None, int(match[1]), int(match[2]))
 
 
 def _end(value: str) -> PositionOption:
-    found = parse_where(value)
-    if found.word == "earliest":
-        raise ValueError("is before all entries; give latest or a position INDEX:ENTRY")
-    return found
+    if value.strip().lower() == "earliest":
+        raise ValueError("is before all entries; give latest or a position")
+    return parse_where(value, "latest")
 
 
 def _topic(value: str) -> str:
@@ -298,7 +298,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         elif lower not in _SPARKS_OWN:
             other = _ELSEWHERE.get(lower, name)
             meant = did_you_mean(other, (option.name for option in OPTIONS))
-            if lower == "path":
+            if lower in {"path", "paths"}:
                 meant = ": load, start and save take no path; give the option log, ledgers or topic"
             there = ", ".join(
                 sorted((*(option.name for option in OPTIONS), f"{META_PREFIX}KEY"), key=str.lower)

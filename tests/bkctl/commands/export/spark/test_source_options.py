@@ -68,6 +68,8 @@ def test_every_value_is_read() -> None:
             {"path": "events"},
             "'path': load, start and save take no path; .* log, ledgers or topic; ",
         ),
+        ({"paths": '["a","b"]'}, "'paths': load, start and save take no path"),
+        ({"log": "a", "endingPosition": "7"}, "='7': is not latest or a position such as 3:17"),
         (
             {"option.ledgers": "1", "owner": "me", "PROVIDER": "bookkeeper", "ledgers": "1"},
             r"of a catalog's table .* use load\(\), or create temporary view",
@@ -78,7 +80,7 @@ def test_every_value_is_read() -> None:
         ({"ledgers": ""}, "is not a ledger id"),
         ({"state": "closing"}, r"did you mean closed\?"),
         ({"createdAfter": "yesterday"}, "createdAfter"),
-        ({"startingPosition": "x", "log": "a"}, "INDEX:ENTRY"),
+        ({"startingPosition": "x", "log": "a"}, "a position such as 3:17"),
         ({"endingPosition": "earliest", "log": "a"}, "give latest or a position"),
         ({"startingPosition": "0:0"}, "needs the option log"),
         ({"log": "a", "ledgers": "1"}, "exclude each other"),
