@@ -28,6 +28,8 @@ COOKIE_BYTES_MAX: Final = 1 << 16
 DIRTY: Final = "DIRTY"
 CONVERTING: Final = "bookied.converting"
 """A file in the first root while the index is converted to another storage class."""
+RENAMING: Final = "bkctl.flipping"
+"""A file in the first root, with both ids, while the bookie gets another id."""
 
 _NOT_OURS: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}
 """The errors of a directory in which this process cannot have created anything."""
@@ -111,13 +113,20 @@ def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) 
 
     Raises:
         DirectoryError: a path is not a directory, not readable or writable; two are on one disk
-            partition with ``several_per_disk`` off; or a conversion was interrupted.
+            partition with ``several_per_disk`` off; or a conversion or rename was interrupted.
         LayoutTooOldError: data of a layout before version 3.
     """
     if files.exists(found.roots[0] / CONVERTING):
         raise DirectoryError(
             f"{found.roots[0]}: the index is on its way to another kind of storage; run the "
             "`bkctl disk convert` again that was cut short"
+        )
+    if files.exists(found.roots[0] / RENAMING):
+        # Ledgers may list the new id already: garbage collection would delete them as excess.
+        ids = files.read(found.roots[0] / RENAMING, COOKIE_BYTES_MAX).decode("utf-8", "replace")
+        raise DirectoryError(
+            f"{found.roots[0]}: the rename from {' to '.join(ids.split())} was interrupted; "
+            "`bkctl bookie rename -c FILE` finishes it, with the new id in FILE"
         )
     for root in found.roots:
         try:

@@ -34,14 +34,11 @@ from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, Column, field, shown
 from bkctl.session.session import Session
 from bookied.directories.cookie_check import master_cookie
-from bookied.directories.roots import CURRENT, VERSION, prepare
+from bookied.directories.roots import CURRENT, RENAMING, VERSION, prepare
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
-
-FLIPPING: Final = "bkctl.flipping"
-"""The file beside ``current`` of the first directory, with both ids, during a rename."""
 
 _PAIR: Final = 2
 """An old id and a new one."""
@@ -55,7 +52,7 @@ class IdChange:
     new: BookieId
 
     def encode(self) -> bytes:
-        """Return the contents of the file ``FLIPPING``."""
+        """Return the contents of the file ``RENAMING``."""
         return f"{self.old} {self.new}\n".encode()
 
 
@@ -166,7 +163,7 @@ def _flip(
     cookie: Cookie,
     ledgers: Sequence[StoredLedger],
 ) -> None:
-    files, marker = RealFiles(), bookie.found.roots[0] / FLIPPING
+    files, marker = RealFiles(), bookie.found.roots[0] / RENAMING
     files.write_atomic(marker, flip.encode())
     session.call(_store_new, flip.new, encode_cookie(cookie))
     skipped = rename_all(session, ledgers, flip.old, flip.new, verify=False)
@@ -181,6 +178,7 @@ def _flip(
         files.write_atomic(directory / VERSION, encode_cookie(cookie))
     session.call(_remove_old, flip.old)
     files.remove(marker)
+    files.sync_dir(marker.parent)
 
 
 def _begun(bookie: StoppedBookie) -> IdChange | None:
@@ -190,7 +188,7 @@ def _begun(bookie: StoppedBookie) -> IdChange | None:
         ConflictError: its new id is not that of the settings.
     """
     try:
-        words = RealFiles().read(bookie.found.roots[0] / FLIPPING).decode().split()
+        words = RealFiles().read(bookie.found.roots[0] / RENAMING).decode().split()
     except FileNotFoundError:
         return None
     flip = IdChange(*map(BookieId, words))

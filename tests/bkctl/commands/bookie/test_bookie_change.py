@@ -9,8 +9,10 @@ import pytest
 
 from bkclient.metadata.errors import CookieNotFoundError
 from bkclient.metadata.versions_and_watches import NEW
-from bkctl.commands.bookie.rename import FLIPPING, IdChange
-from bookied.directories.roots import CURRENT
+from bkctl.commands.bookie.rename import IdChange
+from bookied.directories.roots import CURRENT, RENAMING, Directories, prepare
+from bookied.errors import DirectoryError
+from bookied.storage.files.files import RealFiles
 from tests.bkclient.metadata.values import info, metadata
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.stopped_bookie import Bookie, new_bookie
@@ -86,7 +88,7 @@ class TestFlipId:
         add_ledgers(bookie, (bookie.old, "b:1"))
         bookie.settings["bookieId"] = "bookie-one"
         new = bookie.run("cookie", "generate").out.encode()
-        marker = bookie.base / "journal" / FLIPPING
+        marker = bookie.base / "journal" / RENAMING
         marker.write_bytes(IdChange(bookie.old, BookieId("bookie-one")).encode())
 
         async def begin(store: Any) -> None:
@@ -98,13 +100,18 @@ class TestFlipId:
         bookie.store(begin)
         for name in ("journal", "ledgers")[: max(0, steps - 1)]:
             (bookie.base / name / CURRENT / "VERSION").write_bytes(new)
+        roots = (bookie.base / "journal",), (bookie.base / "ledgers",)
+        found = Directories(*roots, roots[1])
+        with pytest.raises(DirectoryError, match="to bookie-one was interrupted"):
+            prepare(RealFiles(), found)
         bookie.run("bookie", "flip-id", "--yes")
+        prepare(RealFiles(), found)
         assert bookie.cookies() == bookie.versions() == {"bookie-one"}
         assert ensembles(bookie) == [("bookie-one", "b:1")]
         assert not marker.exists()
 
     def test_one_that_was_begun_is_ended_before_another_begins(self, bookie: Bookie) -> None:
-        marker = bookie.base / "journal" / FLIPPING
+        marker = bookie.base / "journal" / RENAMING
         marker.write_bytes(IdChange(bookie.old, BookieId("bookie-one")).encode())
         bookie.settings["bookieId"] = "bookie-two"
         refused = bookie.run("bookie", "flip-id", "--yes", ok=False)
