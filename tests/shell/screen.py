@@ -11,8 +11,10 @@ from typing import Any
 import pexpect
 import pyte
 
-TIMEOUT_S = 60.0
-"""How long is waited for what comes at once on a machine that has nothing else to do."""
+from tests.support.waiting import TIMEOUT_S
+
+ANSWER_S = 10.0
+"""How long is waited before what is alive is asked for once more."""
 
 
 class Terminal:
@@ -81,7 +83,7 @@ class Terminal:
         for _ in range(5):
             self.type(typed)
             with suppress(AssertionError):
-                return self.until(condition, TIMEOUT_S / 6)
+                return self.until(condition, ANSWER_S)
             self.type("\x15")
         self.type(typed)
         return self.until(condition)

@@ -18,10 +18,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import blockingCallFromThread
 
 from bkclient.blocking import reactor_in_thread
+from tests.support.waiting import TIMEOUT_S
 
 T = TypeVar("T")
-
-TIMEOUT_S = 60.0
 
 
 @functools.cache
@@ -74,7 +73,7 @@ async def sleep(seconds: float) -> None:
     await waited
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
     """Wait until a condition holds, looking every 10 ms; fail the test after ``timeout_s``."""
     reactor = the_reactor()
     deadline_s = reactor.seconds() + timeout_s

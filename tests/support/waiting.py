@@ -16,6 +16,9 @@ T = TypeVar("T")
 PAUSE_S = 0.02
 PAUSE_S_MAX = 0.1
 
+TIMEOUT_S = 180.0
+"""How long is waited for what comes at once on a machine that has nothing else to do."""
+
 START_S = 180.0
 """How long a server or a JVM may take to start, on a machine that does much else."""
 
@@ -36,7 +39,7 @@ def until(
     condition: Callable[[], T],
     what: str | Callable[[], str] = "the condition did not hold",
     *,
-    timeout_s: float = 60.0,
+    timeout_s: float = TIMEOUT_S,
     check: Callable[[], object] = lambda: None,
     pause_s: float = PAUSE_S,
 ) -> T:

@@ -225,8 +225,8 @@ class TestLosses:
             await writer.close()
             return writer.ledger_id
 
-        ledger_id = run(lose_one(), 60)
-        assert run(read(client, ledger_id), 60) == entries
+        ledger_id = run(lose_one())
+        assert run(read(client, ledger_id)) == entries
         java = peers.java_client(stage.uri)
         assert java.open_ledger(ledger_id).read(0, len(entries) - 1) == entries
         assert len(java.metadata(ledger_id).ensembles) >= 2

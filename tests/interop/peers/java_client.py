@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tests.interop.peers.jvm import JavaError, JavaVM
+from tests.support.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 API: Final = "org.apache.bookkeeper.client.api"
-_WAIT_S: Final = 60.0
+_WAIT_S: Final = TIMEOUT_S
 """Longest wait for an answer: some calls of the Java client never end, and a test must."""
 
 PATIENT: Final = {

@@ -6,7 +6,7 @@ import random
 import time
 
 from tests.interop.peers.peers import JavaClient
-from tests.interop.replication.cluster import PASSWORD, V2, V3, MixedCluster
+from tests.interop.replication.cluster import LONGEST_S, PASSWORD, V2, V3, MixedCluster
 from tests.support.reactor import begin
 
 
@@ -19,11 +19,17 @@ def race(cluster: MixedCluster, ledger_id: int, rng: random.Random, *, proxied=F
         if isinstance(client, JavaClient):
             under_way.append((client, client.open_async(ledger_id, password=PASSWORD)))
         else:
-            under_way.append((client, begin(client.open_ledger(ledger_id, password=PASSWORD), 60)))
+            under_way.append(
+                (client, begin(client.open_ledger(ledger_id, password=PASSWORD), LONGEST_S))
+            )
         time.sleep(rng.choice([0, 0, 0.001, 0.005]))
     ends = []
     for client, opening in under_way:
-        reader = client.opened(opening) if isinstance(client, JavaClient) else opening.result(60)
+        reader = (
+            client.opened(opening, LONGEST_S)
+            if isinstance(client, JavaClient)
+            else opening.result(LONGEST_S)
+        )
         ends.append(reader.last_add_confirmed)
     assert len(set(ends)) == 1, ends
     return ends[0] + 1

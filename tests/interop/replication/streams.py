@@ -51,21 +51,21 @@ class Stream(ABC):
         """Whether there was no outcome for longer than a bookie may take for its answer."""
         return time.monotonic() - self._latest_s > 3 * PATIENCE_S
 
-    def wait_for(self, acked: int, timeout_s: float = 60.0) -> None:
+    def wait_for(self, acked: int, timeout_s: float = LONGEST_S) -> None:
         """Return when so many are acknowledged; fail if the stream ends before."""
         self._wait(lambda: self.acked >= acked, timeout_s, f"{acked} acks")
 
-    def wait_for_more(self, count: int = 3 * WINDOW, timeout_s: float = 60.0) -> None:
+    def wait_for_more(self, count: int = 3 * WINDOW, timeout_s: float = LONGEST_S) -> None:
         """Return when the stream has surely gone on, with more than was in flight."""
         self.wait_for(self.acked + count, timeout_s)
 
     def goes_on(self) -> bool:
         """Wait until the stream has surely gone on, or has ended; return whether it goes on."""
         wanted = self.acked + 3 * WINDOW
-        until(lambda: self.acked >= wanted or self.error is not None)
+        until(lambda: self.acked >= wanted or self.error is not None, timeout_s=LONGEST_S)
         return self.error is None
 
-    def wait_for_sent(self, sent: int, timeout_s: float = 60.0) -> None:
+    def wait_for_sent(self, sent: int, timeout_s: float = LONGEST_S) -> None:
         self._wait(lambda: self.sent >= sent, timeout_s, f"{sent} adds")
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
@@ -91,7 +91,7 @@ class Stream(ABC):
             raise self.error
         return self.acked
 
-    def ended(self, timeout_s: float = 60.0) -> Exception:
+    def ended(self, timeout_s: float = LONGEST_S) -> Exception:
         """Wait until an add fails; return its error."""
         self._join(timeout_s)
         assert self.error is not None

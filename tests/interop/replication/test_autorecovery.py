@@ -162,7 +162,7 @@ def test_recover_and_decommission_work_on_java_bookies(peers: Peers) -> None:
     assert {move.outcome for move in plan.left} == {LedgerOutcome.PLANNED}
     assert {move.ledger_id for move in moves} == set(cluster.on(first))
     options = RecoverOptions(delete_cookies=True)
-    report = run(recover_bookies(cluster.client, [gone], options), 60)
+    report = run(recover_bookies(cluster.client, [gone], options))
     assert report.cookies_deleted == (gone,)
     assert (report.moved, report.left) == (len(moves), ())
     assert not has_cookie(cluster, first)

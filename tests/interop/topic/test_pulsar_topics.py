@@ -392,7 +392,7 @@ def offloaded(stage: Stage) -> tuple[str, list[int]]:
         part = stage.ours.call(read_part, parse_topic(name))
         return [one.is_deleted for one in part.ledgers.ledgers[:3]] == [True, True, False]
 
-    until(is_deleted, timeout_s=60)
+    until(is_deleted)
     stage.unload(name)
     return name, ledgers
 

@@ -17,17 +17,16 @@ from bkctl.cli.completion.scripts import FILES
 from bkctl.cli.root import cli
 from bkctl.manual.generate import ROOT
 from tests.bkctl.support.cluster import Cluster, local_cluster
-from tests.shell.screen import TIMEOUT_S, Terminal, terminal
+from tests.shell.screen import ANSWER_S, Terminal, terminal
 from tests.support.programs import program
+from tests.support.waiting import TIMEOUT_S
 
 pytestmark = pytest.mark.processes
 
 PROMPT = "$"
-ANSWER_S = 10.0
-"""How long is waited before Tab is pressed once more."""
-
 LEDGER = 987_654_321
-TABS_MAX = 6
+TABS_MAX = 20
+"""Each Tab waits two seconds for the cluster, in which a busy machine cannot even start to ask."""
 
 COMMANDS = {
     "bash": ["--norc", "--noprofile", "-i"],
