@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import attrs
@@ -23,7 +24,7 @@ from wire.ids import BookieId, LedgerId
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.tree.store import MetadataStore
-    from bkclient.metadata.versions_and_watches import DamagedMark
+    from bkclient.metadata.versions_and_watches import DamagedMark, StoredLedger
 
 T = TypeVar("T")
 
@@ -361,18 +362,38 @@ async def _need(client: Client, ledger_id: LedgerId, *, check_open: bool) -> _Ma
     return _MarkReason(why, lacking)
 
 
-async def missing_marks(client: Client) -> list[LedgerId]:
-    """Return the ledgers that an audit would mark: on a lost bookie that no mark names yet."""
+async def missing_marks(
+    client: Client, silent: Collection[BookieId] = ()
+) -> dict[LedgerId, AbstractSet[BookieId]]:
+    """Return the ledgers on a lost bookie that no mark names yet, and these bookies.
+
+    An audit would mark these ledgers. Bookies in ``silent`` count as lost, too. Reads the metadata
+    of all ledgers.
+    """
     store = client.store
-    available = await store.registered_bookies()
-    found = []
+    available = await store.registered_bookies() - set(silent)
+    found: dict[LedgerId, AbstractSet[BookieId]] = {}
     async for one in walk(store):
-        lost = set() if one.metadata is None else one.metadata.all_bookies() - available
-        if lost:
-            mark = await store.underreplicated(one.ledger_id)
-            if mark is None or not lost <= set(mark.replicas):
-                found.append(one.ledger_id)
+        if unmarked := await bookies_without_mark(store, one, available):
+            found[one.ledger_id] = unmarked
     return found
+
+
+async def bookies_without_mark(
+    store: MetadataStore, one: StoredLedger, available: Collection[BookieId]
+) -> AbstractSet[BookieId]:
+    """Return the ledger's bookies that are not ``available``, if its mark does not name them all.
+
+    An unreadable mark counts as complete: a worker checks the ledger anyway.
+    """
+    lost = set() if one.metadata is None else one.metadata.all_bookies() - set(available)
+    if not lost:
+        return lost
+    try:
+        mark = await store.underreplicated(one.ledger_id)
+    except MetadataFormatError:
+        return set()
+    return lost if mark is None else lost - set(mark.replicas)
 
 
 async def current_auditor(client: Client) -> BookieId:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bkctl.output.charts import WIDTH_DEFAULT as CANVAS_WIDTH
 from bkctl.output.charts import Canvas, supports_unicode
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from bkctl.global_options import Options
     from bkctl.output.watch_rounds import WatchRounds
 
+
+T = TypeVar("T")
 
 _DIM: Final = "\x1b[2m"
 _RESET: Final = "\x1b[0m"
@@ -80,6 +82,10 @@ class Emitter:
             self._many(view, [[value]])
         else:
             self._write(document)
+
+    def selected(self, values: Iterable[T], kind: type[T]) -> list[T]:
+        """Return the values that the options' filters select, in the requested order."""
+        return list(self._select(view_of(kind), values))
 
     def many(self, values: Iterable[Any], kind: type) -> None:
         """Print values while they arrive."""

@@ -49,8 +49,10 @@ autorecovery.command(
     ),
     help="""List the ledgers that are marked as lacking replicas.
 
-    The auditor marks the ledgers of a bookie after its registration has ended, unless autorecovery
-    is disabled. `bkctl doctor` checks the metadata of all ledgers by itself.
+    The auditor marks the ledgers of a bookie when its registration has ended and the delay has
+    passed, unless autorecovery is disabled. If no ledger is marked and a bookie is lost, the
+    command reads the metadata of all ledgers. It prints how many ledgers lack replicas without a
+    mark. `--until done` waits for these ledgers, too.
     """,
     params=(
         option(
@@ -68,7 +70,11 @@ autorecovery.command(
         option("--older-than", "older_than_s", type=DURATION, help="Only marks older than TIME."),
         flag("--detail", help="Show each ledger's size, and why it waits."),
         flag("--count", help="Print only the number of ledgers."),
-        flag("--fail-if-any", help="End with status 10 if any ledger is listed."),
+        flag(
+            "--fail-if-any",
+            help="End with status 10 if any ledger is listed. Without --older-than and --filter, a "
+            "ledger that lacks replicas without a mark counts, too.",
+        ),
     ),
     effect=Effect.READ,
     examples="""
@@ -76,8 +82,11 @@ autorecovery.command(
         bkctl autorecovery list --missing 10.0.0.1:3181 --count
           # the number of ledgers that lack that bookie's replica
         bkctl autorecovery list --detail  # sizes, and why each ledger waits
+        bkctl autorecovery list --fail-if-any
+          # for an alarm: status 10 if a ledger lacks replicas, with or without a mark
         bkctl autorecovery list --older-than 1h --fail-if-any
           # for scripts: status 10 if a ledger has waited for an hour
+        bkctl autorecovery list --until done --timeout 30m  # wait for the end of all repairs
     """,
     exits=(*FAILURES, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell listunderreplicated [-mr ID] [-emr ID] [-pmr] [-prw] [-c]",
@@ -159,6 +168,8 @@ autorecovery.command(
     body="bkctl.commands.autorecovery.audit:audit",
     help="""Make the auditor look for lost bookies now; --wait waits until their ledgers are marked.
 
+    The audit ignores the delay: the ledgers of a bookie that is down are copied at once.
+
     With --check, bookied's auditor begins the check within a minute, even if its settings switch
     the check off. Java's auditor begins the check when it next starts.
     """,
@@ -188,6 +199,9 @@ autorecovery.command(
     "delay",
     body="bkctl.commands.autorecovery.audit:delay",
     help="""Print or set how long a lost bookie may stay away before its ledgers are repaired.
+
+    The delay begins when the bookie's registration ends. Only the auditor's process knows how much
+    of it is left; a new auditor begins without the delay.
 
     The auditor waits only if a single bookie is lost. If no delay is stored yet, the auditor stores
     its setting lostBookieRecoveryDelay. From then on the stored delay wins.

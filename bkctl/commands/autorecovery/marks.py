@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
 
-from bkclient.client import Client
 from bkclient.metadata.versions_and_watches import HeldLock, MarkError
 from bkclient.replication import autorecovery_admin
 from bkclient.replication.autorecovery_admin import Mark
 from bkclient.replication.repair_states import LedgerRepairState, MissingReplicas, repair_states
-from bkctl.bookies import ask_bookies
+from bkctl.commands.autorecovery.unmarked_ledgers import UnmarkedLedgers, unmarked_ledgers
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.errors import PartlyDoneError, ProblemsError
-from bkctl.output.units import counted, human_duration
+from bkctl.output.units import counted
 from bkctl.session.safety_check_names import DAMAGED_MARK
 from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
@@ -36,14 +34,16 @@ def list_marked(
 
     Raises:
         PartlyDoneError: some marks cannot be read.
-        ProblemsError: with ``fail_if_any``, a ledger is listed.
+        ProblemsError: a ledger is listed or lacks a mark, with ``fail_if_any``; with `--until done`
+            a ledger lacks a mark.
     """
     damaged: list[LedgerId] = []
     listed = _marks(session, missing, not_missing, older_than_s, damaged)
     first = list(itertools.islice(listed, 1))
     found = itertools.chain(first, listed)
-    wants_all = (missing, not_missing, older_than_s) == (None, None, None)
-    why = session.call(_why_unmarked) if wants_all and not first else []
+    unmarked = UnmarkedLedgers()
+    if not first and not damaged and older_than_s is None and not session.options.filters:
+        unmarked = unmarked_ledgers(session).without(missing, not_missing)
     if count:
         session.emitter.count(found, Mark, LedgerCount.of)
     elif detail:
@@ -51,34 +51,14 @@ def list_marked(
     else:
         session.emit_all(found, Mark)
     _require_readable(damaged)
-    if why:
-        session.reminds = session.reminds and _DISABLED not in why
-        session.note(
-            f"{'; '.join(why)}; ledgers may lack replicas without a mark: see `bkctl doctor`, or "
-            "`bkctl ledger list --bookie ID` for all ledgers of a lost bookie"
-        )
+    if unmarked.sentence and (unmarked.lost or missing is not_missing is None):
+        session.reminds = session.reminds and unmarked.enabled
+        session.note(unmarked.sentence)
+    if unmarked.lost and (fail_if_any or session.options.until == "done"):
+        raise ProblemsError(unmarked.problem)
     if fail_if_any and (marked := session.emitter.shown):
         verb = "lacks" if marked == 1 else "lack"
         raise ProblemsError(f"{counted(marked, 'ledger')} {verb} replicas")
-
-
-_DISABLED: Final = "autorecovery is disabled"
-
-
-async def _why_unmarked(client: Client) -> list[str]:
-    """Return the reasons why ledgers without a mark may lack replicas."""
-    bookies = await ask_bookies.bookies(client, None, ask=True)
-    down = sum(not one.is_registered for one in bookies)
-    silent = sum(bool(one.unreachable) for one in bookies)
-    why = [] if await client.store.replication_enabled() else [_DISABLED]
-    if down:
-        why.append(f"{counted(down, 'bookie')} {'is' if down == 1 else 'are'} down")
-    if down == 1 and (delay_s := await client.store.lost_bookie_recovery_delay()):
-        after = human_duration(delay_s)
-        why.append(f"the auditor marks a lost bookie's ledgers after the delay of {after}")
-    if silent:
-        why.append(f"{counted(silent, 'bookie')} {'does' if silent == 1 else 'do'} not answer")
-    return why
 
 
 def _marks(

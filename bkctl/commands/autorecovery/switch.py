@@ -12,7 +12,8 @@ from bkclient.replication import autorecovery_admin
 from bkclient.replication.autorecovery_admin import Pause
 from bkctl.bookies.http.addresses import published
 from bkctl.bookies.http.admin_client import AdminClient, HttpAddress
-from bkctl.errors import ConflictError, NothingFoundError
+from bkctl.commands.autorecovery.unmarked_ledgers import unmarked_ledgers
+from bkctl.errors import ConflictError, NothingFoundError, ProblemsError
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, human_time
 from bkctl.output.views import field, shown
@@ -93,12 +94,20 @@ class AutorecoverySwitch:
 
 
 def status(session: Session) -> None:
-    """Show autorecovery's switch, its auditor, and the number of marked ledgers."""
+    """Show autorecovery's switch, its auditor, and the number of marked ledgers.
+
+    Raises:
+        ProblemsError: with `--until done` or `--until healthy`, a ledger lacks a mark.
+    """
     session.reminds = False
     found = session.call(autorecovery_admin.status)
     session.emit(found)
     for why in found.unreadable:
         session.warn(why)
+    if session.options.until in {"done", "healthy"} and not found.marked:
+        unmarked = unmarked_ledgers(session)
+        if unmarked.lost:
+            raise ProblemsError(unmarked.sentence)
 
 
 def enable(session: Session) -> None:

@@ -72,6 +72,9 @@ cluster.command(
     Headroom is the number of writable bookies that can fail before a ledger with the ensemble size
     of -E cannot be created. If bookies of one host report disks of the same size, the command
     assumes that they share these disks. `bkctl doctor` looks deeper.
+
+    `--until healthy` waits until no problem is left: no bookie is down, read-only, full or
+    unreachable, no ledger is marked, autorecovery is enabled, and enough bookies are writable.
     """,
     params=(
         flag("--fail-if-any", help="End with status 10 if there is any problem."),
@@ -84,14 +87,15 @@ cluster.command(
         ),
         flag(
             "--ledgers",
-            help="Count the ledgers, and compute the headroom for the largest "
-            "ensemble of an open ledger.",
+            help="Count the ledgers, also those that lack replicas without a mark, and compute the "
+            "headroom for the largest ensemble of an open ledger.",
         ),
     ),
     effect=Effect.READ,
     examples="""
         bkctl cluster status  # bookies, space, racks, headroom, autorecovery
         bkctl cluster status --fail-if-any  # for cron: status 10 if there is any problem
+        bkctl cluster status --until healthy --timeout 5m  # wait until there is no problem
         bkctl cluster status --ledgers -o json  # with a count of all ledgers, for programs
     """,
     exits=(*_LOOKED, ExitStatus.PROBLEMS),

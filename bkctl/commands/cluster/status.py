@@ -22,6 +22,7 @@ from bkclient.replication import autorecovery_admin
 from bkctl.bookies import ask_bookies
 from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.commands.autorecovery.audit import delay_text
+from bkctl.commands.autorecovery.unmarked_ledgers import lack_marks
 from bkctl.commands.bookie.details import space
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.exit_status import ExitStatus
@@ -36,6 +37,15 @@ from wire.ids import BookieId, LedgerId
 METADATA: Final = "metadata"
 
 _FULL_AT: Final = 0.95
+
+
+def _underreplicated(v: ClusterStatus) -> str:
+    marked = v.autorecovery.marked
+    if v.unmarked is not None and v.unmarked:
+        return f"{marked} marked, {v.unmarked} not marked yet"
+    if v.unmarked is None and v.down:
+        return f"{marked} marked; --ledgers counts those without a mark"
+    return str(marked)
 
 
 def _counts(found: Mapping[str, int]) -> str:
@@ -68,6 +78,7 @@ def _counts(found: Mapping[str, int]) -> str:
         "Ledgers marked as lacking replicas.",
         "autorecovery.marked",
         Kind.COUNT,
+        cell=_underreplicated,
         after="delay_s",
     ),
     Column(
@@ -80,6 +91,7 @@ def _counts(found: Mapping[str, int]) -> str:
     ),
     kw_only=True,
     id="instance_id",
+    healthy=lambda v: not v.problems,
 )
 class ClusterStatus:
     """The state of a cluster, and its problems."""
@@ -113,6 +125,11 @@ class ClusterStatus:
         default=None,
     )
     not_closed: int | None = field("Number of ledgers that are not closed.", default=None)
+    unmarked: int | None = field(
+        "Number of ledgers on a bookie that is not registered, without a mark, if counted.",
+        default=None,
+        rank=WIDE,
+    )
     problems: tuple[str, ...] = field(
         "Problems of the cluster.", cell=lambda v: "\n".join(v.problems) or "none", default=()
     )
@@ -156,6 +173,7 @@ class _LedgerCounts:
     ledgers: int = 0
     not_closed: int = 0
     ensemble_max: int = 0
+    unmarked: int = 0
 
 
 def status(session: Session, *, ensemble_size: int, ledgers: bool, fail_if_any: bool) -> None:
@@ -197,12 +215,15 @@ async def _status(
         versions=dict(sorted(Counter(one.version for one in bookies if one.version).items())),
         free=free,
         total=total,
-        racks=dict(sorted(Counter(one.rack for one in bookies if one.rack).items())),
+        racks=dict(
+            sorted(Counter(one.rack for one in bookies if one.rack and one.is_registered).items())
+        ),
         ensemble_size=ensemble_size,
         headroom=writable - ensemble_size,
         autorecovery=await autorecovery_admin.status(client),
         ledgers=None if walked is None else walked.ledgers,
         not_closed=None if walked is None else walked.not_closed,
+        unmarked=None if walked is None else walked.unmarked,
     )
     domain = client.cluster.placement.domain if found.racks else ""
     unreadable = (*map(str, identity.damaged.values()), *found.autorecovery.unreadable)
@@ -212,8 +233,11 @@ async def _status(
 
 async def _walk(client: Client) -> _LedgerCounts:
     walked = _LedgerCounts()
+    available = await client.store.registered_bookies()
     async for one in walk(client.store):
         walked.ledgers += 1
+        if await autorecovery_admin.bookies_without_mark(client.store, one, available):
+            walked.unmarked += 1
         if one.metadata is not None and not one.metadata.is_closed:
             walked.not_closed += 1
             walked.ensemble_max = max(walked.ensemble_max, one.metadata.ensemble_size)
@@ -238,6 +262,7 @@ def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary], domain: st
     problems = (
         (lacking > 0, f"{counted(lacking, 'writable bookie')} too few for {ensemble}"),
         (repair.marked, f"{counted(repair.marked, 'ledger')} under-replicated"),
+        (found.unmarked, lack_marks(found.unmarked or 0)),
         (silent, f"{counted(silent, 'registered bookie')} unreachable"),
         (found.down, f"{counted(found.down, 'bookie')} down"),
         (found.read_only, f"{counted(found.read_only, 'bookie')} read-only"),

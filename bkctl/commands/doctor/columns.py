@@ -22,6 +22,8 @@ _COLORS: Final = {
 _RESET: Final = "\x1b[0m"
 _INDENT: Final = 9
 _TEXT_MIN: Final = 24
+_LINE_MAX: Final = 160
+"""Longest repair on one line, also where the width of the output is unknown."""
 
 
 def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]:  # noqa: FBT001
@@ -41,7 +43,8 @@ def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]
 
 def _fix(text: str, room: int) -> Iterator[str]:
     """Yield the repair of a finding; if it is too long, one line for each command."""
-    first, *others = [text] if len(text) + 3 <= room else _lines_of_fix(text, room - 3)
+    is_short = len(text) + 3 <= min(room, _LINE_MAX)
+    first, *others = [text] if is_short else _lines_of_fix(text, room - 3)
     yield f"-> {first}"
     yield from (f"   {one}" for one in others)
 

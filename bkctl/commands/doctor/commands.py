@@ -56,13 +56,15 @@ doctor = Command(
     1,000 closed ledgers; `bkctl ledger verify` reads all entries. A bookie that is down and that no
     ledger lists is only a note; `bkctl cluster ping` fails for each bookie that is down.
 
-    The exit status is that of the worst finding:
+    The exit status is that of the worst finding; with --filter, of the worst shown finding:
 
     \b
     loss      10    entries cannot be read now, or may be deleted soon
     risk      10    one more failure can lose entries, or no repair runs
     trouble    9    it works, but not as it should
     note       0    for information
+
+    For an alarm about missing replicas alone, use `bkctl autorecovery list --fail-if-any`.
     """,
 )
 

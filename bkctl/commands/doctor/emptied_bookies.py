@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from bkclient.config.properties import read_properties
@@ -20,24 +21,30 @@ from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
 
-def emptied_bookies(directory: Path) -> dict[BookieId, str]:
-    """Return the bookies in ``directory`` that do not start, and their settings files."""
+def local_bookies(directory: Path) -> dict[BookieId, Path]:
+    """Return the bookies of the local cluster in ``directory``, and their settings files."""
     known = read_record(directory)
-    found: dict[BookieId, str] = {}
-    if known is None:
-        return found
-    for number, port in known.numbered.items():
-        conf = bookie_directory(directory, number) / CONF_FILE
-        try:
-            is_emptied = _is_emptied(directories_of(read_properties(conf)))
-        except (OSError, BookKeeperError):
-            is_emptied = True
-        if is_emptied:
+    found: dict[BookieId, Path] = {}
+    if known is not None:
+        for number, port in known.numbered.items():
+            conf = bookie_directory(directory, number) / CONF_FILE
             before = f"{host_of(number, known.racks)}:{port}"
-            found[BookieId(bookie_id_in(conf.parent, before))] = str(conf)
+            found[BookieId(bookie_id_in(conf.parent, before))] = conf
     return found
 
 
-def _is_emptied(found: Directories) -> bool:
+def emptied_bookies(bookies: Mapping[BookieId, Path]) -> dict[BookieId, str]:
+    """Return the local bookies that do not start, and their settings files."""
+    return {bookie_id: str(conf) for bookie_id, conf in bookies.items() if _is_emptied(conf)}
+
+
+def _is_emptied(conf: Path) -> bool:
+    try:
+        return _has_lost_files(directories_of(read_properties(conf)))
+    except (OSError, BookKeeperError):
+        return True
+
+
+def _has_lost_files(found: Directories) -> bool:
     has_all = all((one / VERSION).is_file() for one in found.all_dirs)
     return not has_all or any(losses(RealFiles(), found))

@@ -30,7 +30,7 @@ from bkctl.bookies.http.admin_client import AdminClient
 from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.emptied_bookies import emptied_bookies
+from bkctl.commands.doctor.emptied_bookies import emptied_bookies, local_bookies
 from bkctl.commands.doctor.logs_with_lost_ledgers import damaged_logs, ledgers_of_logs
 from bkctl.commands.doctor.rules.diagnosis import diagnose, rules_for
 from bkctl.commands.doctor.survey_values import (
@@ -120,11 +120,18 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
     emptied = {}
     if seen_local is not None and seen_local.is_emptied:
         emptied[seen_local.bookie_id] = seen_local.conf
+    local_confs = {}
     if cluster.local_directory is not None:
-        emptied |= emptied_bookies(Path(cluster.local_directory))
-    examined = None if seen_local is None else seen_local.bookie_id
-    cluster = attrs.evolve(cluster, emptied=emptied, examined=examined)
+        local_confs = local_bookies(Path(cluster.local_directory))
+        emptied |= emptied_bookies(local_confs)
+    cluster = attrs.evolve(
+        cluster,
+        emptied=emptied,
+        examined=None if seen_local is None else seen_local.bookie_id,
+        local_bookies=frozenset(local_confs),
+    )
     found = diagnose(cluster, seen_local)
+    found = session.emitter.selected(found, ClusterFinding)  # Hidden findings have no status.
     session.emit_all(found, ClusterFinding)
     session.finish()
     if any("bkctl " in one.fix for one in found) and session.options.is_typed("service_uri"):
@@ -147,18 +154,22 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
         f"looked at {counted(len(cluster.bookies), 'bookie')} and "
         f"{counted(cluster.ledgers.total, 'ledger')} by {len(rules_for(cluster))} rules"
     )
+    ends = cluster.ledgers.ends_read
     read = (
-        f"Only the first and last entries of {counted(cluster.ledgers.ends_read, 'ledger')} were "
-        "read; `bkctl ledger verify --all` reads all entries and finds lost ones between them"
-    )
+        f"Only the first and last entries of {counted(ends, 'ledger')} were read; "
+        if ends
+        else "No entries were read, because no closed ledger has all its bookies in service; "
+    ) + "`bkctl ledger verify --all` reads all entries and finds lost ones between them"
     bad = sum(one.severity in _BAD for one in found)
     troubles = sum(one.severity is Severity.TROUBLE for one in found)
+    of_trouble = f"{counted(troubles, 'finding')} of trouble"
+    if bad or troubles:
+        session.note(f"{looked}. {read}")
     if bad:
-        session.note(f"{looked}. {read}")
-        raise ProblemsError(f"{counted(bad, 'finding')} of loss or risk")
+        more = f", {of_trouble}" if troubles else ""
+        raise ProblemsError(f"{counted(bad, 'finding')} of loss or risk{more}")
     if troubles:
-        session.note(f"{looked}. {read}")
-        raise WarningsError(f"{counted(troubles, 'finding')} of trouble")
+        raise WarningsError(of_trouble)
     notes = f"{counted(len(found), 'note')}, and " if found else ""
     session.note(f"{looked}: {notes}no problem found. {read}")
 

@@ -248,6 +248,8 @@ class ClusterSurvey:
     """Logs that have lost a ledger, or whose list of ledgers cannot be read."""
     local_directory: str | None = None
     """The directory of a cluster of `bkctl local`."""
+    local_bookies: frozenset[BookieId] = frozenset()
+    """The bookies that `bkctl local` starts in this directory."""
     emptied: Mapping[BookieId, str] = attrs.field(factory=dict)
     """Settings files of bookies on this host that do not start because directories are lost."""
     examined: BookieId | None = None

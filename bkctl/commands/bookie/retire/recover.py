@@ -283,12 +283,17 @@ def forecast_racks(
     """Return the racks after the move, and warn of ledgers that will span too few."""
     racks = session.call(rack_forecast, leaving, found, to=to)
     if racks.too_few:
-        already = len(racks.already)
-        session.warn(
-            f"{counted(len(racks.too_few), 'ledger')} will span "
-            f"{session.call(placement_shortfall)}: {some_names(racks.too_few)}"
-            + (f"; {already} of them already {'does' if already == 1 else 'do'}" if already else "")
-        )
+        shortfall = session.call(placement_shortfall)
+        before = set(racks.already)
+        both = [one for one in racks.too_few if one in before]
+        after = [one for one in racks.too_few if one not in before]
+        for ledgers, when in ((after, "after the move"), (both, "before and after the move")):
+            if ledgers:
+                verb = "spans" if len(ledgers) == 1 else "span"
+                session.warn(
+                    f"{counted(len(ledgers), 'ledger')} {verb} {shortfall}, {when}: "
+                    f"{some_names(ledgers)}"
+                )
     return racks
 
 

@@ -11,7 +11,7 @@ from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.survey_values import ClusterSurvey
-from bkctl.output.units import counted
+from bkctl.output.units import counted, human_duration
 from bkctl.session.safety_checks import some_names
 from wire.ids import BookieId
 
@@ -71,6 +71,12 @@ def repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
     if seen.auditor is None:
         return start_auditor(seen)
     if unmarked:
+        if len(seen.of_state(BookieState.DOWN)) == 1 and seen.delay_s:
+            delay = human_duration(seen.delay_s)
+            return (
+                f"wait: the auditor marks them when the bookie has been down for {delay}, or to "
+                "skip this delay: bkctl autorecovery audit"
+            )
         return "bkctl autorecovery audit"
     writable = len(seen.of_state(BookieState.WRITABLE))
     when = " once more bookies are writable" if writable < seen.ledgers.ensemble_max else ""
@@ -80,6 +86,8 @@ def repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
 def start_again(seen: ClusterSurvey, bookies: Sequence[BookieId]) -> str:
     """Return how to start bookies again; a cluster of `bkctl local` has a line for each."""
     if seen.local_directory is None:
+        return f"start {some_names(bookies)} again"
+    if not seen.local_bookies.issuperset(bookies):
         return f"start {some_names(bookies)} again"
     start = f"bkctl local start {shlex.quote(seen.local_directory)}"
     if len(bookies) > NAMED_MAX:

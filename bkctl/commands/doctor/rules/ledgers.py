@@ -164,7 +164,7 @@ def _recover(some: LedgerSample) -> str:
 
 def in_one_rack(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     racks = seen.ledgers.rack_losses.by_rack
-    odd = "; with two racks and two copies, use an even ensemble size: odd sizes cause this"
+    odd = ", or for new ledgers of two copies in two racks: use an even ensemble size"
     for rack, some in racks.items():
         what = f"{verb(some.count, 'has', 'have')} entries with every copy in rack {rack}"
         fix = (
@@ -173,7 +173,9 @@ def in_one_rack(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             "placement, or for one ledger and one of its bookies: bkctl bookie recover BOOKIE "
             f"--ledger LEDGER{odd if len(racks) == 2 else ''}"  # noqa: PLR2004 -- a ring
         )
-        yield from ledger_finding(Severity.TROUBLE, "ledgers-in-one-rack", some, what, fix)
+        # On one machine the racks are only a model, as those of `bkctl local`.
+        severity = Severity.NOTE if seen.is_on_one_machine else Severity.TROUBLE
+        yield from ledger_finding(severity, "ledgers-in-one-rack", some, what, fix)
 
 
 def no_racks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

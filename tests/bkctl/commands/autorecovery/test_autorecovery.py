@@ -131,32 +131,97 @@ def test_of_many_missing_replicas_a_table_shows_some(world: World, store: Memory
     assert "b03499" in run_in(world, "autorecovery", "list", "--exact").out
 
 
-def test_no_mark_is_not_said_to_be_well_where_bookies_are_lost(world: World) -> None:
-    quiet = run_in(world, "autorecovery", "list")
-    assert quiet.err == "no ledger is marked under-replicated\n"
-    world.add_bookie("b1")
-    world.add_bookie("b2")
-    world.kill("b1", unregister=False)
+def test_a_cluster_without_marks_and_lost_bookies_needs_no_more_words(world: World) -> None:
     run_in(world, "autorecovery", "disable")
-    nothing, why = run_in(world, "autorecovery", "list").err.splitlines()
+    quiet = run_in(world, "autorecovery", "list")
+    assert quiet.err.startswith("no ledger is marked under-replicated\n")
+    assert "lacks" not in quiet.err
+
+
+def with_lost_bookie(
+    delay_s: int = 600, *, unregister: bool = True
+) -> tuple[World, BookieId, MemoryMetadata]:
+    """Return a cluster with a ledger on a lost bookie, that bookie, and the auditor's session."""
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 5)
+    gone = world.stored(ledger_id).ensemble[0]
+    store = store_of(world)
+    cookie = encode_cookie(Cookie(gone, "/j", ("/l",)))
+    world.run(store.write_cookie(gone, cookie, NEW))
+    world.run(store.elect(BookieId("auditor")))
+    world.run(store.set_lost_bookie_recovery_delay(delay_s))
+    world.kill(gone, unregister=unregister)
+    return world, gone, store
+
+
+UNMARKED = "1 ledger lacks replicas and is not marked yet: "
+
+
+def test_a_lost_bookies_ledgers_are_counted_before_they_are_marked() -> None:
+    world, gone, store = with_lost_bookie()
+    told = run_in(world, "autorecovery", "list").err
+    nothing, why = told.splitlines()
     assert nothing == "no ledger is marked under-replicated"
     assert why == (
-        "autorecovery is disabled; 1 bookie does not answer; ledgers may lack replicas without a "
-        "mark: see `bkctl doctor`, or `bkctl ledger list --bookie ID` for all ledgers of a lost "
-        "bookie"
+        f"{UNMARKED}1 bookie is down; the auditor marks its ledgers when it has been down for 10m; "
+        "`bkctl autorecovery audit` marks them now"
     )
     for_programs = run_in(world, "autorecovery", "list", "--json")
     assert (for_programs.json["marks"], for_programs.err) == ([], f"{why}\n")
-    assert "doctor" not in run_in(world, "autorecovery", "list", "--older-than", "1h").err
+    assert UNMARKED not in run_in(world, "autorecovery", "list", "--older-than", "1h").err
+    world.run(store.set_lost_bookie_recovery_delay(0))
+    assert f"{UNMARKED}1 bookie is down; the auditor marks its ledgers soon\n" in (
+        run_in(world, "autorecovery", "list").err
+    )
+    world.run(store.resign())
+    assert f"{UNMARKED}1 bookie is down, and no auditor is elected\n" in (
+        run_in(world, "autorecovery", "list").err
+    )
+    run_in(world, "autorecovery", "disable")
+    disabled = run_in(world, "autorecovery", "list").err
+    assert f"{UNMARKED}1 bookie is down, and autorecovery is disabled\n" in disabled
+    world.run(store.mark_underreplicated(LedgerId(0), (gone,)))
+    assert UNMARKED not in run_in(world, "autorecovery", "list").err
 
 
-def test_the_delay_is_named_while_a_lost_bookie_has_no_mark() -> None:
-    world = World(3)
-    store = store_of(world)
-    world.run(store.set_lost_bookie_recovery_delay(600))
-    world.run(store.write_cookie(B2, encode_cookie(Cookie(B2, "/j", ("/l",))), NEW))
-    told = run_in(world, "autorecovery", "list").err
-    assert "the auditor marks a lost bookie's ledgers after the delay of 10m" in told
+def test_a_registered_bookie_that_does_not_answer_counts_as_lost() -> None:
+    world, _, _ = with_lost_bookie(unregister=False)
+    told = run_in(world, "autorecovery", "list", "--fail-if-any", ok=False)
+    words = (
+        "1 bookie does not answer; the auditor marks its ledgers when its registration has ended"
+    )
+    assert (told.status, f"{UNMARKED}{words}\n" in told.err) == (10, True)
+
+
+def test_after_the_repair_no_ledger_is_said_to_lack_replicas() -> None:
+    world, gone, _ = with_lost_bookie()
+    world.run(world.client().delete_ledger(LedgerId(0)))
+    told = run_in(world, "autorecovery", "list", "--fail-if-any")
+    assert told.err == (
+        "no ledger is marked under-replicated\n1 bookie is down, and no ledger lists it\n"
+    )
+    assert run_in(world, "autorecovery", "list", "--until", "done").status == 0
+    assert run_in(world, "autorecovery", "list", "--missing", gone, "--until", "done").status == 0
+
+
+def test_a_wait_for_the_repair_does_not_end_before_it_has_begun() -> None:
+    world, gone, _ = with_lost_bookie()
+    limit = ("--timeout", 1)
+    for words in (
+        ("list", "--until", "done"),
+        ("list", "--missing", gone, "--until", "done"),
+        ("status", "--until", "done"),
+        ("status", "--until", "healthy"),
+    ):
+        early = run_in(world, "autorecovery", *words, *limit, ok=False)
+        assert (early.status, "is not marked yet" in early.err) == (6, True), words
+    for words in ((), ("--count",), ("--missing", gone)):
+        found = run_in(world, "autorecovery", "list", "--fail-if-any", *words, ok=False)
+        assert found.status == 10
+        assert "1 ledger lacks replicas and is not marked" in found.err
+    for words in (("--missing", "b9"), ("--not-missing", gone), ("--older-than", "1h")):
+        assert run_in(world, "autorecovery", "list", "--fail-if-any", *words).status == 0
+    assert run_in(world, "autorecovery", "list", "--not-missing", gone, "--until", "done").out == ""
 
 
 def test_old_marks_can_be_told_from_new_ones(world: World, store: MemoryMetadata) -> None:
@@ -218,7 +283,7 @@ def test_the_delay_is_shown_and_set_zero_included(world: World, store: MemoryMet
     assert run_in(world, "autorecovery", "delay").out == "delay 1m\n"
     (node,) = [path for path in world.run(store.dump()) if path.endswith("RecoveryDelay")]
     world.metadata.set(node, b"soon")
-    assert run_in(world, "autorecovery", "delay", "0").out.startswith("no delay; ")
+    assert run_in(world, "autorecovery", "delay", "0").out.startswith("delay 0s; ")
     assert world.run(store.lost_bookie_recovery_delay()) == 0
 
 
@@ -379,10 +444,29 @@ def test_an_audit_is_waited_for_until_all_that_is_lost_is_marked() -> None:
     )
     said = run_in(world, "autorecovery", "audit", "--wait")
     assert said.out.startswith(f"audited by {B2} in ")
-    assert said.out.endswith(": 1 ledger marked; `bkctl autorecovery list` lists them\n")
+    assert ": 1 ledger marked; `bkctl autorecovery list` lists the ledgers that" in said.out
     assert set(marks(world)) == {ledger_id}
+    nothing = run_in(world, "autorecovery", "audit", "--wait", "--json").json
+    assert (nothing["marked"], nothing["took_s"]) == (0, 0)
     assert "would have the auditor" in run_in(world, "autorecovery", "audit", "--dry-run").out
     assert f"asked the auditor {B2}" in run_in(world, "autorecovery", "audit").out
+
+
+def test_marks_that_workers_remove_during_an_audit_are_counted() -> None:
+    world, gone, store = with_lost_bookie(0)
+    more = closed_ledger(world, world.client(), 5)
+
+    async def mark_and_repair() -> None:
+        await store.mark_underreplicated(LedgerId(0), (gone,))
+        await world.client().delete_ledger(LedgerId(0))
+        assert await store.take_underreplicated(LedgerId(0))
+        await store.mark_replicated(LedgerId(0))
+
+    world.clock.callLater(5, lambda: Deferred.fromCoroutine(mark_and_repair()))
+    assert gone not in world.stored(more).all_bookies()
+    said = run_in(world, "autorecovery", "audit", "--wait")
+    assert ": 1 ledger marked; `bkctl autorecovery list` lists the ledgers that" in said.out
+    assert marks(world) == {}
 
 
 def test_a_periodic_check_is_waited_for_until_its_time_is_stored() -> None:

@@ -85,8 +85,8 @@ class TestRacks:
         assert "rack" not in fine.err
         world.kill("b3")
         told = run_in(world, command, "b2", "--dry-run", topology_script=racks)
-        words = "1 ledger will span fewer racks than minNumRacksPerWriteQuorum asks for: "
-        assert f"{words}{ledger_id}" in told.err
+        words = "1 ledger spans fewer racks than minNumRacksPerWriteQuorum asks for, after the move"
+        assert f"{words}: {ledger_id}" in told.err
         assert "rack" not in run_in(world, command, "b2", "--dry-run").err
 
     def test_ledgers_that_span_too_few_racks_before_the_move_are_counted(self) -> None:
@@ -94,8 +94,9 @@ class TestRacks:
         ledger_ids = spread_ledger(world), ledger_on(world, {B2, BookieId("b3")})
         world.kill("b4")
         told = run_in(world, "recover", "b1", "b3", "--dry-run", topology_script=racks)
-        words = "2 ledgers will span fewer racks than minNumRacksPerWriteQuorum asks for: "
-        assert f"{words}{ledger_ids[0]}, {ledger_ids[1]}; 1 of them already does\n" in told.err
+        words = "1 ledger spans fewer racks than minNumRacksPerWriteQuorum asks for, "
+        assert f"{words}after the move: {ledger_ids[0]}\n" in told.err
+        assert f"{words}before and after the move: {ledger_ids[1]}\n" in told.err
 
     def test_the_mark_of_a_ledger_that_was_moved_goes_with_its_reason(self) -> None:
         world = World(4)
@@ -177,8 +178,10 @@ class TestZones:
         world.kill("b4")
         lax = {"topology_script": self.script, "enforce_zones": False, **self.settings}
         told = run_in(world, "recover", "b4", "--dry-run", **lax)
-        words = "1 ledger will span fewer zones than minNumZonesPerWriteQuorum asks for, or one "
-        assert f"{words}upgrade domain of a zone: {ledger_id}" in told.err
+        words = (
+            "1 ledger spans fewer zones than minNumZonesPerWriteQuorum asks for, or one upgrade "
+        )
+        assert f"{words}domain of a zone, before and after the move: {ledger_id}" in told.err
 
 
 class TestRecover:

@@ -78,6 +78,65 @@ class TestStatus:
         assert (counted["ledgers"], counted["not_closed"]) == (2, 1)
         assert (counted["ensemble_size"], counted["headroom"]) == (5, 0)
 
+    def test_it_is_healthy_once_no_problem_is_left(self) -> None:
+        world = World(5)
+        ledger_id = closed_ledger(world, world.client(), 5)
+        gone = world.stored(ledger_id).ensemble[0]
+        store = store_of(world)
+        world.run(store.write_cookie(gone, encode_cookie(Cookie(gone, "/j", ("/l",))), NEW))
+        world.run(store.elect(BookieId("auditor")))
+        until = ("cluster", "status", "--until", "healthy", "--timeout", 1)
+        assert run_in(world, *until).status == 0
+
+        async def repaired() -> None:
+            assert await store.take_underreplicated(ledger_id)
+            await store.mark_replicated(ledger_id)
+
+        for spoil, restore in (
+            (lambda: world.kill(gone), lambda: world.restart(gone)),
+            (
+                lambda: world.run(store.set_replication_enabled(enabled=False)),
+                lambda: world.run(store.set_replication_enabled(enabled=True)),
+            ),
+            (
+                lambda: world.run(store.mark_underreplicated(ledger_id, (gone,))),
+                lambda: world.run(repaired()),
+            ),
+        ):
+            spoil()
+            assert run_in(world, *until, ok=False).status == 6
+            assert run_in(world, "cluster", "status", "--fail-if-any", ok=False).status == 10
+            restore()
+            assert run_in(world, *until).status == 0
+
+    def test_ledgers_of_a_lost_bookie_are_counted_before_they_are_marked(self) -> None:
+        world = World(5)
+        ledger_id = closed_ledger(world, world.client(), 5)
+        gone = world.stored(ledger_id).ensemble[0]
+        store = store_of(world)
+        world.run(store.write_cookie(gone, encode_cookie(Cookie(gone, "/j", ("/l",))), NEW))
+        world.run(store.elect(BookieId("auditor")))
+        assert "underreplicated    0\n" in run_in(world, "cluster", "status").out
+        world.kill(gone)
+        plain = run_in(world, "cluster", "status").out
+        assert "0 marked; --ledgers counts those without a mark" in plain
+        counted = run_in(world, "cluster", "status", "--ledgers")
+        assert "0 marked, 1 not marked yet" in counted.out
+        shown = run_in(world, "cluster", "status", "--ledgers", "--json").json
+        assert (shown["underreplicated"], shown["unmarked"]) == (0, 1)
+        assert "1 ledger lacks replicas and is not marked yet" in shown["problems"]
+
+    def test_a_rack_counts_its_registered_bookies(self) -> None:
+        async def racks(hosts: Sequence[str]) -> str:
+            return " ".join("/one" if host == "one" else "/two" for host in hosts)
+
+        world = World(3)
+        down = BookieId("one:3181")
+        cookie = encode_cookie(Cookie(down, "/j", ("/l",)))
+        world.run(store_of(world).write_cookie(down, cookie, NEW))
+        shown = run_in(world, "cluster", "status", "--json", topology_script=racks).json
+        assert (shown["down"], shown["racks"]) == (1, {"/two": 3})
+
 
 class TestPing:
     def test_a_cluster_without_bookies_is_named_as_such(self) -> None:
@@ -329,14 +388,14 @@ class TestTopology:
         assert "● b1 writable" in said.out
 
 
-def test_no_delay_is_said_in_the_same_words_everywhere() -> None:
+def test_no_delay_is_shown_everywhere_as_it_can_be_set() -> None:
     world = World(3)
     world.run(store_of(world).set_lost_bookie_recovery_delay(0))
-    assert run_in(world, "autorecovery", "delay").out == "no delay\n"
+    assert run_in(world, "autorecovery", "delay").out == "delay 0s\n"
     for words in (("cluster", "status"), ("autorecovery", "status")):
         lines = run_in(world, *words).out.splitlines()
         assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("delay")] == [
-            "none"
+            "0s"
         ], words
 
 

@@ -657,6 +657,35 @@ def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> Non
     assert found["ledgers-lack-copies"]["fix"] == "bkctl explain autorecovery-disabled"
 
 
+def test_a_lost_bookies_ledgers_wait_for_the_delay_before_an_audit_is_advised(
+    patient: Patient,
+) -> None:
+    patient.ledger(1, A, B, C)
+    patient.world.kill("b2")
+    assert patient.findings()["ledgers-lack-copies"]["fix"] == "bkctl autorecovery audit"
+    patient.world.run(patient.store.set_lost_bookie_recovery_delay(120))
+    assert patient.findings()["ledgers-lack-copies"]["fix"] == (
+        "wait: the auditor marks them when the bookie has been down for 2m, or to skip this delay: "
+        "bkctl autorecovery audit"
+    )
+    patient.world.kill("b3")
+    assert patient.findings()["ledgers-lack-copies"]["fix"] == "bkctl autorecovery audit"
+
+
+def test_findings_that_a_filter_hides_have_no_status_and_are_not_counted(patient: Patient) -> None:
+    patient.world.run(patient.store.set_lost_bookie_recovery_delay(2 * 3600))
+    lacks = ("--filter", "name=ledgers-lack-copies")
+    hidden = patient.doctor(*lacks)
+    assert (hidden.status, "trouble" in hidden.err) == (0, False)
+    patient.ledger(1, A, B, C)
+    patient.world.kill("b2")
+    alarm = patient.doctor(*lacks)
+    assert (alarm.status, "1 finding of loss or risk" in alarm.err) == (10, True)
+    both = patient.doctor()
+    assert "2 findings of loss or risk, 1 finding of trouble" in both.err
+    assert "No entries were read, because no closed ledger" in both.err
+
+
 def test_a_pause_that_ends_by_itself_is_a_note_while_no_ledger_lacks_a_copy(
     patient: Patient,
 ) -> None:
