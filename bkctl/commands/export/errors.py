@@ -87,6 +87,8 @@ class ExportReadError(ExportError):
 class ExportWriteError(ExportError):
     """The target cannot be written: permissions, a full disk, or a file system unknown here."""
 
+    hint = "--to takes a directory where this user may create files"
+
 
 class ExportVerifyError(ExportError):
     """Files do not match the plan, or the record of earlier exports."""
@@ -105,7 +107,7 @@ class EarlierFilesError(ExportVerifyError):
 
 
 class ForeignFilesError(ExportError):
-    """The target holds files that no export of this cluster made."""
+    """The target holds files that no such export of this cluster made."""
 
     exit_status = 4
     hint = "export to another directory, or move these files away"

@@ -58,8 +58,13 @@ def _exported_sentence(report: ExportReport) -> str:
 
 
 def problems_of(report: ExportReport) -> list[str]:
-    """Return a line for each ledger that was left out, and a line about lost files."""
+    """Return a line for each ledger that was left out, and lines of what exports miss."""
     lines = [f"left out: {one.why}" for one in report.unreadable]
+    if "--created-before" in report.choice:
+        lines.append(
+            f"newer ledgers are not exported, because the choice of before is {report.choice}; "
+            "an age in place of the time, such as 1m, has to be given at each run"
+        )
     if paths := report.lost_files:
         lines.append(
             f"{counted(len(paths), 'file')} of earlier exports missing or changed, and not "
