@@ -91,6 +91,7 @@ REVIEWED: Final = {
     "RackAwarePlacement._arrange: range(needed - 1, 0, -1)": _QUORUM,
     "ZoneAwarePlacement._arrange: range(most, least - 1, -1)": _QUORUM,
     # bookied
+    "_Row.__init__: [_LENGTH.pack(packet_bytes), b''] * width": "one of WIDTHS",
     "require_enough_threads: range(THREADS_MIN + config.read_threads)": _SETTING,
     "_run_v2: range(first, entry_id, step)": _ITEMS,
     "_run_v3: range(entry_id, entry_id + len(requests) * step, step)": _ITEMS,

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import math
 import struct
-from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
 
 from bookied.server.rules.request_rules import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
-from bookied.storage.index.ledger_pages import NO_PAGE_NO, CachedLedger
-from bookied.storage.index.unflushed_locations import SLOTS_MAX
+from bookied.storage.index.ledger_pages import (
+    BLOCK_SHIFT,
+    NO_BLOCK,
+    PAGE_SHIFT,
+    CachedLedger,
+)
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
 
 _LENGTH: Final = struct.Struct(">i")
-_PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
+BLOCKS_SHIFT: Final = PAGE_SHIFT - BLOCK_SHIFT
+"""A block number without these bits is the number of its page."""
+
 
 SHARED_BYTES: Final = 256 * 1024
 """After frames of more bytes the next read begins a new batch: the journal can write this one."""
@@ -58,45 +63,22 @@ class AnswerShape(NamedTuple):
     """The number of list elements of one answer."""
 
 
-class LedgerAdds:
-    """The adds of one read to one ledger, which may alternate with adds to other ledgers."""
-
-    __slots__ = (
-        "adds",
-        "last_entry",
-        "max_lac",
-        "page",
-        "page_no",
-        "part",
-        "size_bytes",
-        "state",
-    )
-
-    def __init__(self, state: CachedLedger, part: AddPart) -> None:
-        self.state, self.part = state, part
-        self.last_entry, self.max_lac = state.last_entry, state.lac
-        self.page, self.page_no = state.open_page, state.open_page_no
-        """The index page to write locations to, and its number."""
-        self.adds = self.size_bytes = 0
-        """The number of adds, and the bytes of their records."""
-
-
 class AddBatch:
     """The adds of one or more reads; the first add of a storage reserves space in the storage."""
 
     __slots__ = (
-        "_advanced",
         "_began_ns",
         "_bookie",
-        "_kinds",
-        "_ledgers",
         "_parts",
         "_shape",
         "_size_bytes_max",
         "_stored",
         "_takes",
+        "advanced",
         "is_recovery",
+        "kinds",
         "new_pages",
+        "pages_max",
         "size_bytes",
     )
 
@@ -116,17 +98,17 @@ class AddBatch:
         self._began_ns = began_ns
         self.size_bytes = 0
         """Total bytes of the frames in the batch."""
-        self._stored: dict[LedgerStorage, _StorageShare] = {}
-        # Ledgers whose ids have the same remainder have the same storage and the same journal.
-        self._kinds = math.lcm(len(bookie.storages), len(bookie.journals))
+        self._stored: dict[LedgerStorage, StorageShare] = {}
+        self.kinds = math.lcm(len(bookie.storages), len(bookie.journals))
+        """Ledgers whose ids have the same remainder have the same storage and the same journal."""
         self._parts: dict[int, AddPart] = {}
-        self._ledgers: list[LedgerAdds] = []
         self._takes = bookie.adds.takes
-        self._advanced: list[tuple[CachedLedger, int]] = []
+        self.advanced: list[tuple[CachedLedger, int]] = []
+        """LACs that are above those of their ledgers, ascending for each ledger."""
         self.is_recovery = False
         """Whether the adds are recovery adds; a batch has only one kind."""
-        self.new_pages = 0
-        """Number of index pages that were read or created for the adds."""
+        self.new_pages = self.pages_max = 0
+        """Number of index pages that were read or created for the adds, and its limit."""
 
     def begin_read(self, size_bytes: int, shape: AnswerShape) -> bool:
         """Return whether the batch can accept another read with ``size_bytes`` of frames."""
@@ -138,27 +120,10 @@ class AddBatch:
                 return False
         return True
 
-    def begin_ledger(self, ledger_id: int, master_key: bytes) -> LedgerAdds | None:
-        """Return the adds of this read to a ledger that accepts plain adds with this key, or None.
-
-        Call once for each ledger in a read. For each add the caller appends the records and the
-        answers to the lists of the ledger's part, counts the add, and sets its location.
-        """
-        kind = ledger_id % self._kinds
-        part = self._parts.get(kind)
-        hot = self._bookie.storages.of(ledger_id).hot if part is None else part.hot
-        state = hot.get(ledger_id)
-        if state is None or state.master_key != master_key or not state.key_logged:
-            return None
-        if state.lac_is_unread or not self._takes(state, is_recovery=self.is_recovery):
-            return None
-        if part is None:
-            part = self._begin_part(kind)
-            if part is None:
-                return None
-        ledger = LedgerAdds(state, part)
-        self._ledgers.append(ledger)
-        return ledger
+    def part(self, ledger_id: int) -> AddPart | None:
+        """Return the part of a ledger's adds; None if its storage accepts no adds."""
+        kind = ledger_id % self.kinds
+        return self._parts.get(kind) or self._begin_part(kind)
 
     def _begin_part(self, kind: int) -> AddPart | None:
         storage, journals = self._bookie.storages.of(kind), self._bookie.journals
@@ -168,51 +133,48 @@ class AddBatch:
                 location = storage.adds.reserve(self._size_bytes_max) + _LENGTH.size
             except (BookKeeperError, OSError):
                 return None  # The plain path gets the same error, and answers it.
-            stored = self._stored[storage] = _StorageShare(location)
-        has_others = self._kinds > len(self._bookie.storages)
+            stored = self._stored[storage] = StorageShare(location)
+        has_others = self.kinds > len(self._bookie.storages)
         part = AddPart(storage, journals[kind % len(journals)], stored, has_others=has_others)
         self._parts[kind] = part
         return part
 
-    def has_page(self, ledger: LedgerAdds, page_no: int) -> bool:
-        """Set the ledger's index page; return False if the plain path must refuse the add."""
-        if not 0 <= page_no <= _PAGE_MAX:
-            return False
-        state = ledger.state
+    def open(
+        self, part: AddPart, ledger_id: int, entry_id: int, master_key: bytes
+    ) -> CachedLedger | None:
+        """Return a ledger that accepts plain adds with this key, with the entry's page open.
+
+        None if the plain path must decide. The block stays open after the read, so that the next
+        adds in it need no other check than of the key; not for recovery adds, which are stored in
+        fenced ledgers too.
+        """
+        state = part.hot.get(ledger_id)
+        if state is None or state.master_key != master_key or not state.key_logged:
+            return None
+        if state.lac_is_unread or not self._takes(state, is_recovery=self.is_recovery):
+            return None
+        is_open = state.open_block >> BLOCKS_SHIFT == entry_id >> PAGE_SHIFT
+        has_budget = is_open or self.new_pages < self.pages_max
+        if not (0 <= entry_id < ENTRY_ID_MAX and has_budget):
+            return None
         changes = state.changes
         try:
-            page = state.keep_open(page_no)
+            state.open_for(entry_id)
         except (BookKeeperError, OSError):
-            return False
-        if state.changes != changes and not isinstance(page, dict):
+            return None
+        if state.changes != changes and not state.writes_slots:
             self.new_pages += 1  # New locations without a page cost almost nothing.
-        ledger.page, ledger.page_no = page, page_no
-        return True
+        if self.is_recovery:
+            state.open_block = NO_BLOCK
+        return state
 
     def drop_read(self) -> None:
         """Remove the adds of the read that has not ended."""
-        self._ledgers = []
         for part in self._parts.values():
             part.drop_read()
 
     def end_read(self, replies: AddReplies, began_ns: int) -> None:
         """Count the adds of one read; ``replies`` gets the answers when the adds are durable."""
-        for ledger in self._ledgers:
-            if not ledger.adds:
-                continue
-            state, stored = ledger.state, ledger.part.stored
-            state.last_entry = ledger.last_entry
-            if ledger.max_lac > state.lac:
-                # ``_store`` wakes the readers that wait for it, after the entries are readable.
-                self._advanced.append((state, ledger.max_lac))
-            stored.sizes.append((state.ledger_id, ledger.size_bytes))
-            if state.new is not None:
-                stored.locations += ledger.adds
-                if ledger.adds > SLOTS_MAX // 2 or len(ledger.page) > SLOTS_MAX:
-                    state.open_page_no = NO_PAGE_NO
-                    with suppress(BookKeeperError, OSError):  # The next add gets the same error.
-                        state.join_many()
-        self._ledgers = []
         for part in self._parts.values():
             adds = len(part.answers) // self._shape.parts
             if adds:
@@ -249,14 +211,14 @@ class AddBatch:
             part.journal.append(part.records(blobs[part.storage]), part.reads, entries=part.adds)
             all_adds += part.adds
             del parts[0]
-        self._bookie.adds.note_lacs(self._advanced)
+        self._bookie.adds.note_lacs(self.advanced)
         size_bytes = sum(map(len, blobs.values())) - all_adds * _LENGTH.size
         self._bookie.stats.adds_stored(
             all_adds, size_bytes, self._began_ns, is_recovery=self.is_recovery
         )
 
 
-class _StorageShare:
+class StorageShare:
     """The records of the batch for one storage."""
 
     __slots__ = ("_ended", "location", "locations", "records", "sizes")
@@ -268,16 +230,17 @@ class _StorageShare:
         """Number of locations of ledgers that have unflushed locations."""
         self.records: list[bytes | memoryview] = []
         self.sizes: list[tuple[int, int]] = []
-        self._ended = 0, location
+        """Ledgers and bytes of their records; a ledger may be there more than once."""
+        self._ended = 0, 0, location
 
     def end_read(self) -> None:
         """Keep the records so far."""
-        self._ended = len(self.records), self.location
+        self._ended = len(self.records), len(self.sizes), self.location
 
     def drop_read(self) -> None:
         """Remove the records since ``end_read``."""
-        count, self.location = self._ended
-        del self.records[count:]
+        count, runs, self.location = self._ended
+        del self.records[count:], self.sizes[runs:]
 
 
 class AddPart:
@@ -297,7 +260,7 @@ class AddPart:
     )
 
     def __init__(
-        self, storage: LedgerStorage, journal: Journal, stored: _StorageShare, *, has_others: bool
+        self, storage: LedgerStorage, journal: Journal, stored: StorageShare, *, has_others: bool
     ) -> None:
         """Begin with no adds.
 

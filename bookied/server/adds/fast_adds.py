@@ -8,7 +8,7 @@ rules. A test feeds the same frames to both paths and compares.
 One read, or the gathered reads of all clients, makes one blob for each storage (``add_batch``): the
 joined records, each ``[i32 length][entry packet]``. The journal and the entry log append the blob,
 and the blob serves reads until it is flushed. Each add costs one ``unpack``, a few comparisons and
-two slices; less if many adds of equal shape follow each other (``uniform_adds``).
+two slices; less if many adds of equal shape follow each other (``uniform_adds``, ``mixed_adds``).
 """
 
 from __future__ import annotations
@@ -16,24 +16,21 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeVar
 
-from bookied.server.adds.add_batch import (
-    AddBatch,
-    AddPart,
-    AddReplies,
-    AnswerShape,
-    LedgerAdds,
-)
+from bookied.server.adds.add_batch import AddBatch, AddPart, AddReplies, AnswerShape
+from bookied.server.adds.mixed_adds import MixedRows
 from bookied.server.adds.uniform_adds import (
     CONTINUES,
     LEDGER_BYTES,
     ROWS,
     V2_ALIKE_BYTES,
+    V2_PACKET_AT,
     V2Rows,
     V3Rows,
     is_worth_a_try,
 )
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.request_rules import Bookie
+from bookied.storage.index.ledger_pages import BLOCK_SHIFT, CachedLedger
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.frames import v3
@@ -43,14 +40,8 @@ from wire.frames.varint import encode_varint
 _LENGTH: Final = struct.Struct(">i")
 
 _V2_HEADER: Final = struct.pack(">i", ADD_HEADER)
-_V2_ADD: Final = struct.Struct(">i32sqq")
-"""Frame length, the bytes that are equal for one key and ledger, entry id, LAC."""
-
-_V2_HEAD: Final = struct.Struct(f">i{MASTER_KEY_BYTES}sq")
-"""The bytes that are equal for one key and ledger: header, master key, ledger id."""
-
-_V2_BODY: Final = _LENGTH.size + len(_V2_HEADER) + MASTER_KEY_BYTES
-"""The offset of the entry packet in a V2 add: after prefix, header and master key."""
+_V2_ADD: Final = struct.Struct(f">i{len(_V2_HEADER) + MASTER_KEY_BYTES}sqqq")
+"""Frame length, the bytes that are equal for one key, ledger id, entry id, LAC."""
 
 _V3_OPERATION_AT: Final = 9
 _TXN_AT: Final = 11
@@ -70,7 +61,7 @@ _ShapeKey = tuple[str, int, bytes, bytes]
 _Key = TypeVar("_Key", bytes, _ShapeKey)
 
 _NONE: Final = -(2**63)
-"""A value that no frame length, no page number and no ledger id has."""
+"""A value that no frame length, no block number and no ledger id has."""
 
 VIEWED_BYTES_MIN: Final = 32 * 1024
 """Frames of this size are cut through a memoryview, which saves one copy of each packet.
@@ -78,7 +69,7 @@ VIEWED_BYTES_MIN: Final = 32 * 1024
 For smaller packets two copies cost less.
 """
 
-_FRAME_BYTES_MIN: Final = _V2_BODY + ENTRY_BYTES_MIN
+_FRAME_BYTES_MIN: Final = V2_PACKET_AT + ENTRY_BYTES_MIN
 _V2_ANSWER: Final = struct.pack(">iii", ADD_RESPONSE_LENGTH, ADD_HEADER, 0)
 """A V2 add response up to the ids, which are the first 16 bytes of the entry packet."""
 
@@ -96,6 +87,7 @@ class FastAdds:
         self._shapes: dict[bytes, _V3Shape] = {}
         self._alike: dict[_ShapeKey, _V3Shape] = {}
         self._rows: V2Rows | None = None
+        self._mixed: MixedRows | None = None
         self._batch: AddBatch | None = None
         self.is_gathering = False
         """Whether decoded adds wait for ``store``."""
@@ -138,8 +130,9 @@ class FastAdds:
             self.store()
             batch = self._batch = AddBatch(self._bookie, size_bytes, shape, began_ns)
         pages = batch.new_pages
+        batch.pages_max = pages + pages_max
         try:
-            return take(data, at, batch, pages + pages_max)
+            return take(data, at, batch)
         except BaseException:
             batch.drop_read()
             raise
@@ -149,78 +142,89 @@ class FastAdds:
             if not self.is_gathering:
                 self.store()
 
-    def _take_v2(self, data: bytes, at: int, batch: AddBatch, pages_max: int) -> int:
+    def _take_v2(self, data: bytes, at: int, batch: AddBatch) -> int:
         """Return the offset after the plain adds."""
-        unpack, end = _V2_ADD.unpack_from, len(data)
+        unpack, end, advanced = _V2_ADD.unpack_from, len(data), batch.advanced
         last_start = end - _FRAME_BYTES_MIN
-        ledgers: dict[bytes, LedgerAdds] = {}
-        ledger: LedgerAdds
-        part: AddPart | None = None
+        state: CachedLedger
+        part: AddPart
+        last_part: AddPart | None = None
         location = part_at = 0
         # The values of the previous add; no add has these initial values.
-        length, head, prefix = _NONE, b"", b""
+        length, last_ledger, block, start, key, prefix = _NONE, _NONE, _NONE, b"", b"", b""
         source: bytes | memoryview = data
         rows_from = at
         while at <= last_start:
-            frame_length, frame_head, entry_id, lac = unpack(data, at)
+            frame_length, frame_start, ledger_id, entry_id, lac = unpack(data, at)
             stop = at + 4 + frame_length
             if stop > end:
                 break
-            if frame_head != head:
-                found = ledgers.get(frame_head)
-                if found is None:
-                    header, key, ledger_id = _V2_HEAD.unpack(frame_head)
-                    found = batch.begin_ledger(ledger_id, key) if header == ADD_HEADER else None
-                    if found is None:
-                        break
-                    ledgers[frame_head] = found
-                ledger, head = found, frame_head
-                if ledger.part is not part:
-                    if part is not None:
-                        part.stored.location = location
-                        part.frame_bytes += at - part_at
-                    part, part_at = ledger.part, at
-                    location, records = part.stored.location, part.stored.records
-                    answers, own = part.answers, part.own
+            if frame_start != start:
+                if not frame_start.startswith(_V2_HEADER):
+                    break
+                start, key, block = frame_start, frame_start[4:], _NONE
             if frame_length != length:
                 if not _FRAME_BYTES_MIN <= frame_length + 4 <= self._frame_bytes_max:
                     break
                 length, prefix = frame_length, _LENGTH.pack(frame_length - 24)
                 source = _source(data, length)
-            page_no = entry_id >> 10
-            if page_no != ledger.page_no and (
-                batch.new_pages >= pages_max or not batch.has_page(ledger, page_no)
-            ):
-                break
+            if ledger_id != last_ledger or entry_id >> BLOCK_SHIFT != block:
+                other = last_part if batch.kinds == 1 and last_part else batch.part(ledger_id)
+                if other is None:
+                    break
+                if other is not last_part:
+                    if last_part is not None:
+                        last_part.stored.location = location
+                        last_part.frame_bytes += at - part_at
+                    last_part, part, part_at = other, other, at
+                    stored, answers, own = part.stored, part.answers, part.own
+                    location, records = stored.location, stored.records
+                found, block = part.hot.get(ledger_id), entry_id >> BLOCK_SHIFT
+                if found is None or block != found.open_block or found.master_key != key:
+                    found = batch.open(part, ledger_id, entry_id, key)
+                    if found is None:
+                        break
+                state, last_ledger = found, ledger_id
+                page, writes_slots = state.open_page, state.writes_slots
             # A packet is 24 bytes shorter than the frame; its record has a length of 4.
             record_bytes = frame_length - 20
             if at >= rows_from and at + ROWS * (stop - at) <= end:
                 rows = self._v2_rows(data, at, stop - at)
-                if rows and rows.take(data, at, location, ledger, records, answers):
+                if rows and rows.take(data, at, location, state, part, advanced):
                     if own is not None:
                         own += records[-2 * ROWS :]
                     location += ROWS * record_bytes
                     at += rows.size_bytes
+                    block = state.open_block
                     continue
+                if own is None and rows is None:
+                    mixed = self._mixed_rows(data, at, stop - at)
+                    adds = mixed.take(data, at, location, batch, part) if mixed else 0
+                    if adds:
+                        location += adds * record_bytes
+                        at += adds * (stop - at)
+                        block = _NONE
+                        continue
                 rows_from = at + ROWS * (stop - at)
-            body = at + _V2_BODY
-            record = prefix, source[body:stop]
+            packet_at = at + V2_PACKET_AT
+            record = prefix, source[packet_at:stop]
             records += record
             if own is not None:
                 own += record
-            answers.append(data[body : body + 16])
-            ledger.page[entry_id & 1023] = location
+            answers.append(data[packet_at : packet_at + 16])
+            page[entry_id & 1023] = location
             location += record_bytes
-            ledger.adds += 1
-            ledger.size_bytes += record_bytes
-            if entry_id > ledger.last_entry:  # noqa: PLR1730 -- a call costs five times as much
-                ledger.last_entry = entry_id
-            if lac > ledger.max_lac:  # noqa: PLR1730
-                ledger.max_lac = lac
+            stored.sizes.append((ledger_id, record_bytes))
+            if writes_slots:
+                stored.locations += 1
+            if entry_id > state.last_entry:  # noqa: PLR1730 -- a call costs five times as much
+                state.last_entry = entry_id
+            if lac > state.lac:
+                advanced.append((state, lac))
             at = stop
-        if part is not None:
-            part.stored.location = location
-            part.frame_bytes += at - part_at
+        if last_part is not None:
+            last_part.stored.location = location
+            last_part.frame_bytes += at - part_at
         return at
 
     def _v2_rows(self, data: bytes, at: int, frame_bytes: int) -> V2Rows | None:
@@ -230,6 +234,14 @@ class FastAdds:
         if self._rows is None or self._rows.frame_bytes != frame_bytes:
             self._rows = V2Rows(frame_bytes)
         return self._rows
+
+    def _mixed_rows(self, data: bytes, at: int, frame_bytes: int) -> MixedRows | None:
+        """Return the decoder of rows of many ledgers, as ``_v2_rows`` does for one."""
+        if not is_worth_a_try(data, at, frame_bytes, 0, V2_PACKET_AT):
+            return None
+        if self._mixed is None or self._mixed.frame_bytes != frame_bytes:
+            self._mixed = MixedRows(frame_bytes)
+        return self._mixed
 
     def _shape_at(self, data: bytes, at: int, end: int, tried: _V3Shape) -> _V3Shape | None:
         """Return a known or a new shape for the add at ``at``, which does not match ``tried``.
@@ -253,7 +265,7 @@ class FastAdds:
             _put(self._alike, _ALIKE_MAX, shape.key_at(data, at), shape)
         return shape
 
-    def _take_v3(self, data: bytes, at: int, batch: AddBatch, pages_max: int) -> int:
+    def _take_v3(self, data: bytes, at: int, batch: AddBatch) -> int:
         """Return the offset after the plain adds, as ``_take_v2`` does.
 
         The adds of Java's client differ only in transaction id, entry id and packet. So one add is
@@ -267,10 +279,11 @@ class FastAdds:
         self._shape = shape
         unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
         source = _source(data, frame_bytes)
-        ledgers: dict[int, LedgerAdds] = {}
-        ledger: LedgerAdds
-        part: AddPart | None = None
-        last_ledger = _NONE
+        advanced = batch.advanced
+        state: CachedLedger
+        part: AddPart
+        last_part: AddPart | None = None
+        last_ledger = block = _NONE
         location = part_at = 0
         rows_from = begin_at = at
         while True:
@@ -294,38 +307,40 @@ class FastAdds:
                 source = _source(data, frame_bytes)
                 last_ledger = _NONE
                 continue
-            if ledger_id != last_ledger:
+            if ledger_id != last_ledger or entry_id >> BLOCK_SHIFT != block:
                 if (at > begin_at or batch.size_bytes) and bool(tail) is not batch.is_recovery:
                     break  # The caller calls again with the rest.
                 batch.is_recovery = bool(tail)
-                found = ledgers.get(ledger_id)
-                if found is None:
-                    found = batch.begin_ledger(ledger_id, shape.master_key)
+                other_part = batch.part(ledger_id)
+                if other_part is None:
+                    break
+                if other_part is not last_part:
+                    if last_part is not None:
+                        last_part.stored.location = location
+                        last_part.frame_bytes += at - part_at
+                    last_part, part, part_at = other_part, other_part, at
+                    stored, answers, own = part.stored, part.answers, part.own
+                    location, records = stored.location, stored.records
+                found, block = part.hot.get(ledger_id), entry_id >> BLOCK_SHIFT
+                if (
+                    found is None
+                    or block != found.open_block
+                    or found.master_key != shape.master_key
+                    or tail
+                ):
+                    found = batch.open(part, ledger_id, entry_id, shape.master_key)
                     if found is None:
                         break
-                    ledgers[ledger_id] = found
-                elif found.state.master_key != shape.master_key:
-                    break
-                ledger, last_ledger = found, ledger_id
-                if ledger.part is not part:
-                    if part is not None:
-                        part.stored.location = location
-                        part.frame_bytes += at - part_at
-                    part, part_at = ledger.part, at
-                    location, records = part.stored.location, part.stored.records
-                    answers, own = part.answers, part.own
-            page_no = entry_id >> 10
-            if page_no != ledger.page_no and (
-                batch.new_pages >= pages_max or not batch.has_page(ledger, page_no)
-            ):
-                break
+                state, last_ledger = found, ledger_id
+                page, writes_slots = state.open_page, state.writes_slots
             if at >= rows_from and at + ROWS * frame_bytes <= end:
                 rows = shape.rows_for(data, at)
-                if rows and rows.take(data, at, location, ledger, records, answers):
+                if rows and rows.take(data, at, location, state, part, advanced):
                     if own is not None:
                         own += records[-2 * ROWS :]
                     location += ROWS * shape.record_bytes
                     at += rows.size_bytes
+                    block = state.open_block
                     continue
                 rows_from = at + ROWS * frame_bytes
             record = shape.record_start, source[at + shape.packet_at : stop - len(tail)]
@@ -333,18 +348,19 @@ class FastAdds:
             if own is not None:
                 own += record
             answers += shape.answer_start, txn, shape.answer_middle, entry
-            ledger.page[entry_id & 1023] = location
+            page[entry_id & 1023] = location
             location += shape.record_bytes
-            ledger.adds += 1
-            ledger.size_bytes += shape.record_bytes
-            if entry_id > ledger.last_entry:  # noqa: PLR1730 -- a call costs five times as much
-                ledger.last_entry = entry_id
-            if lac > ledger.max_lac:  # noqa: PLR1730
-                ledger.max_lac = lac
+            stored.sizes.append((ledger_id, shape.record_bytes))
+            if writes_slots:
+                stored.locations += 1
+            if entry_id > state.last_entry:  # noqa: PLR1730 -- a call costs five times as much
+                state.last_entry = entry_id
+            if lac > state.lac:
+                advanced.append((state, lac))
             at = stop
-        if part is not None:
-            part.stored.location = location
-            part.frame_bytes += at - part_at
+        if last_part is not None:
+            last_part.stored.location = location
+            last_part.frame_bytes += at - part_at
         return at
 
 

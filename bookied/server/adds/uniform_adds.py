@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from bookied.server.adds.add_batch import LedgerAdds
+from bookied.server.adds.add_batch import BLOCKS_SHIFT, AddPart
+from bookied.storage.index.ledger_pages import BLOCK_SHIFT, NO_BLOCK, PAGE_SHIFT, CachedLedger
+from bookied.storage.index.unflushed_locations import SLOTS_MAX
+
+Advanced = list[tuple[CachedLedger, int]]
+"""LACs that are above those of their ledgers."""
 
 ROWS: Final = 16
 """Frames in one row.
@@ -26,12 +31,17 @@ the last.
 
 LEDGER_BYTES: Final = 8
 _LENGTH: Final = Struct(">i")
-_IDS_BYTES: Final = 16
-_NUMBERS_BYTES: Final = 24
+IDS_BYTES: Final = 16
+"""Bytes of ledger id and entry id, with which a packet begins."""
+
+NUMBERS_BYTES: Final = 24
+"""Bytes of the ids and the LAC."""
+
 V2_ALIKE_BYTES: Final = 36
 """Bytes of a V2 add up to its entry id: length, header, master key and ledger id."""
 
-_V2_PACKET_AT: Final = 28
+V2_PACKET_AT: Final = 28
+"""The offset of the packet in a V2 add: after length, header and master key."""
 
 
 class _Rows:
@@ -50,18 +60,24 @@ class _Rows:
         at: int,
         entries: Sequence[int],
         location: int,
-        ledger: LedgerAdds,
-        records: list[bytes | memoryview],
+        state: CachedLedger,
+        part: AddPart,
     ) -> None:
         row = self._records.copy()
         row[1::2] = self._packets(data, at)
-        records += row
-        page, size = ledger.page, self._record_bytes
-        ledger.adds += ROWS
-        ledger.size_bytes += ROWS * size
+        stored, page, size = part.stored, state.open_page, self._record_bytes
+        stored.records += row
+        stored.sizes.append((state.ledger_id, ROWS * size))
         for entry_id in entries:
             page[entry_id & 1023] = location
             location += size
+        last = max(entries)
+        state.open_block = last >> BLOCK_SHIFT
+        state.last_entry = max(state.last_entry, last)
+        if state.writes_slots:
+            stored.locations += ROWS
+            if len(page) > SLOTS_MAX:
+                state.open_block = NO_BLOCK
 
 
 def is_worth_a_try(data: bytes, at: int, frame_bytes: int, begin: int, end: int) -> bool:
@@ -83,21 +99,21 @@ class V2Rows(_Rows):
     """Rows of V2 adds of one length."""
 
     def __init__(self, frame_bytes: int) -> None:
-        packet_bytes = frame_bytes - _V2_PACKET_AT
-        super().__init__(_V2_PACKET_AT, packet_bytes)
-        rest = packet_bytes - _NUMBERS_BYTES
+        packet_bytes = frame_bytes - V2_PACKET_AT
+        super().__init__(V2_PACKET_AT, packet_bytes)
+        rest = packet_bytes - NUMBERS_BYTES
         self._numbers = Struct(">" + f"{V2_ALIKE_BYTES}sqq{rest}x" * ROWS).unpack_from
-        rest = packet_bytes - _IDS_BYTES
-        self._ids = Struct(">" + f"{_V2_PACKET_AT}x{_IDS_BYTES}s{rest}x" * ROWS).unpack_from
+        rest = packet_bytes - IDS_BYTES
+        self._ids = Struct(">" + f"{V2_PACKET_AT}x{IDS_BYTES}s{rest}x" * ROWS).unpack_from
 
     def take(
         self,
         data: bytes,
         at: int,
         location: int,
-        ledger: LedgerAdds,
-        records: list[bytes | memoryview],
-        answers: list[bytes],
+        state: CachedLedger,
+        part: AddPart,
+        advanced: Advanced,
     ) -> bool:
         """Decode the row at ``at`` if all frames are alike and all entries are in one page.
 
@@ -105,23 +121,22 @@ class V2Rows(_Rows):
             data: at least ``size_bytes`` from ``at`` on.
             at: the offset of the first frame, which is a plain add.
             location: the location of the first packet.
-            ledger: counts the adds; its page, which must be set, gets the locations.
-            records: gets the records.
-            answers: gets the ids with which the answers end.
+            state: the ledger; its page, which must be open, gets the locations.
+            part: gets the records, and the ids with which the answers end.
+            advanced: gets the highest LAC, if it is new.
         """
         numbers = self._numbers(data, at)
         entries = numbers[1::3]
-        last = max(entries)
+        page_no = state.open_block >> BLOCKS_SHIFT
         if (
             numbers[::3].count(numbers[0]) != ROWS
-            or last >> 10 != ledger.page_no
-            or min(entries) >> 10 != ledger.page_no
+            or max(entries) >> PAGE_SHIFT != page_no
+            or min(entries) >> PAGE_SHIFT != page_no
         ):
             return False
-        self._keep(data, at, entries, location, ledger, records)
-        answers += self._ids(data, at)
-        ledger.last_entry = max(ledger.last_entry, last)
-        ledger.max_lac = max(ledger.max_lac, *numbers[2::3])
+        self._keep(data, at, entries, location, state, part)
+        part.answers += self._ids(data, at)
+        _note_lac(state, max(numbers[2::3]), advanced)
         return True
 
 
@@ -145,7 +160,7 @@ class V3Rows(_Rows):
         self._answers = [answer[0], b"", answer[1], b""] * ROWS
         sizes = len(start), len(txn), len(middle), len(entry), len(key_part) + LEDGER_BYTES
         layout = "".join(f"{size}s" for size in sizes)
-        rest = packet_bytes - _NUMBERS_BYTES
+        rest = packet_bytes - NUMBERS_BYTES
         self._fields = Struct(">" + f"{layout}qq{rest}x" * ROWS).unpack_from
 
     def take(
@@ -153,11 +168,11 @@ class V3Rows(_Rows):
         data: bytes,
         at: int,
         location: int,
-        ledger: LedgerAdds,
-        records: list[bytes | memoryview],
-        answers: list[bytes],
+        state: CachedLedger,
+        part: AddPart,
+        advanced: Advanced,
     ) -> bool:
-        """Decode the row at ``at``, as ``V2Rows.take`` does; ``answers`` gets complete answers.
+        """Decode the row at ``at``, as ``V2Rows.take`` does; the part gets complete answers.
 
         The caller has checked that the first add has this shape and that its ledger accepts the
         add.
@@ -165,21 +180,25 @@ class V3Rows(_Rows):
         fields = self._fields(data, at)
         start, _, middle, _, key_and_ledger = fields[:5]
         txns, entry_varints, entries = fields[1::7], fields[3::7], fields[5::7]
-        last = max(entries)
+        page_no = state.open_block >> BLOCKS_SHIFT
         if (
             fields[::7].count(start) != ROWS
             or fields[2::7].count(middle) != ROWS
             or fields[4::7].count(key_and_ledger) != ROWS
             or b"".join(txns).translate(CONTINUES) != self._txn_marks
             or b"".join(entry_varints).translate(CONTINUES) != self._entry_marks
-            or last >> 10 != ledger.page_no
-            or min(entries) >> 10 != ledger.page_no
+            or max(entries) >> PAGE_SHIFT != page_no
+            or min(entries) >> PAGE_SHIFT != page_no
         ):
             return False
-        self._keep(data, at, entries, location, ledger, records)
+        self._keep(data, at, entries, location, state, part)
         row = self._answers.copy()
         row[1::4], row[3::4] = txns, entry_varints
-        answers += row
-        ledger.last_entry = max(ledger.last_entry, last)
-        ledger.max_lac = max(ledger.max_lac, *fields[6::7])
+        part.answers += row
+        _note_lac(state, max(fields[6::7]), advanced)
         return True
+
+
+def _note_lac(state: CachedLedger, lac: int, advanced: Advanced) -> None:
+    if lac > state.lac:
+        advanced.append((state, lac))

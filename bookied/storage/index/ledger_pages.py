@@ -28,9 +28,16 @@ from bookied.storage.index.unflushed_locations import (
 )
 
 _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
+_NO_PAGES: Final[Mapping[int, bytes]] = MappingProxyType({})
 
-NO_PAGE_NO: Final = -(2**63)
-"""A page number that no entry has, even if its id is negative."""
+BLOCK_SHIFT: Final = 7
+"""A block is ``SLOTS_MAX`` entries of a page: its number is the entry id without these bits."""
+
+PAGE_SHIFT: Final = 10
+"""A page is 1024 entries: its number is the entry id without these bits."""
+
+NO_BLOCK: Final = -(2**63)
+"""A block number that no entry has, even if its id is negative."""
 
 
 class PageSource(Protocol):
@@ -91,8 +98,8 @@ class CachedLedger:
         "limbo",
         "master_key",
         "new",
+        "open_block",
         "open_page",
-        "open_page_no",
         "other_state_bits",
         "pages",
         "version",
@@ -122,11 +129,13 @@ class CachedLedger:
         self.new: NewLocations | None = None
         """New locations in pages that are not in ``pages``, if any."""
         self.open_page: WritablePage = {}
-        """A page that may be written to without ``page_for_write``.
+        """The page of ``open_block``."""
+        self.open_block = NO_BLOCK
+        """The block to which plain adds with the master key are written without any check.
 
-        Its number is ``open_page_no``: none once a checkpoint takes the page, or it is replaced.
+        None once a checkpoint takes its page, or the page is replaced, or the header changes: a
+        fence, a new key and limbo do that.
         """
-        self.open_page_no = NO_PAGE_NO
         self.file_pages = 0
         self.changes = 0
         """Grows when writing to a page begins, in memory or on disk.
@@ -155,25 +164,20 @@ class CachedLedger:
                 return new
         return self._registry.make_dirty(self, page_no)
 
-    def keep_open(self, page_no: int) -> WritablePage:
-        """Return the page as ``page_for_write`` does, and keep it as ``open_page``.
+    def open_for(self, entry_id: int) -> WritablePage:
+        """Return the page of an entry as ``page_for_write`` does, and open the entry's block.
 
         Raises:
             OSError: the page could not be read.
         """
-        page = self.page_for_write(page_no)
-        self.open_page, self.open_page_no = page, page_no
+        self.open_page = page = self.page_for_write(entry_id >> PAGE_SHIFT)
+        self.open_block = entry_id >> BLOCK_SHIFT
         return page
 
-    def join_many(self) -> None:
-        """Convert new locations into a page where they need more memory than the page.
-
-        Raises:
-            OSError: a page could not be read.
-        """
-        if self.new is not None:
-            for page_no in self.new.large_pages():
-                self._registry.make_dirty(self, page_no)
+    @property
+    def writes_slots(self) -> bool:
+        """True if the open page is only the new locations of a page."""
+        return isinstance(self.open_page, dict)
 
     def location(self, entry_id: int) -> int | None:
         """Return the location of an entry, 0 if it has none; None if only the disk knows."""
@@ -229,9 +233,12 @@ class Move(NamedTuple):
     new: int
 
 
-@attrs.frozen
+@attrs.define
 class LedgerChange:
-    """The data that a checkpoint writes of one ledger: copies, so that adds can continue."""
+    """The data that a checkpoint writes of one ledger: copies, so that adds can continue.
+
+    Not frozen, because a checkpoint makes one for each of thousands of ledgers.
+    """
 
     ledger_id: int
     header: layout.IndexHeader | None
@@ -400,7 +407,7 @@ class LedgerPages:
     def header_changed(self, state: CachedLedger) -> None:
         """Note that the key, the fence or the explicit LAC must be written."""
         self._revive(state)
-        state.is_header_dirty = True
+        state.is_header_dirty, state.open_block = True, NO_BLOCK
         self.dirty.note(state)
 
     def _revive(self, state: CachedLedger) -> None:
@@ -412,7 +419,7 @@ class LedgerPages:
     def make_dirty(self, state: CachedLedger, page_no: int) -> WritablePage:
         """Return a page that will be written to, or its new locations."""
         self._revive(state)
-        state.open_page_no = NO_PAGE_NO
+        state.open_block = NO_BLOCK
         state.changes += 1
         page = state.pages.get(page_no)
         if page is None and self._keeps_before:
@@ -477,22 +484,17 @@ class LedgerPages:
 
     def _take_from(self, state: CachedLedger, numbers: list[int]) -> LedgerChange:
         """Copy the header if it is dirty, and those pages that still are."""
-        state.open_page_no = NO_PAGE_NO
+        state.open_block = NO_BLOCK
         header = state.header() if state.is_header_dirty else None
         state.is_header_dirty = False
-        dirty = state._dirty  # noqa: SLF001  # the registry keeps it
-        numbers = [number for number in numbers if number in dirty]
-        dirty.difference_update(numbers)
-        self.dirty.pages -= len(numbers)
+        pages, before = _take_pages(state, numbers) if numbers else ((), _NO_PAGES)
+        self.dirty.pages -= len(pages)
         new: tuple[tuple[int, PageSlots], ...] = ()
         if state.new is not None:
             state.new, new = state.new.take()
-        self.dirty.new_pages -= len(new)
+            self.dirty.new_pages -= len(new)
         if state.is_clean:
             del self.dirty.ledgers[state.ledger_id]
-        pages = tuple((number, state.pages[number].tobytes()) for number in numbers)
-        known = state._before  # noqa: SLF001
-        before = {number: known.pop(number) for number in numbers if number in known}
         return LedgerChange(state.ledger_id, header, pages, before, new, state)
 
     def written(
@@ -507,7 +509,8 @@ class LedgerPages:
                 continue
             if change.header is not None and change.header.master_key == state.master_key:
                 state.key_logged = True
-            state.doubt = damaged.get(change.ledger_id, state.doubt)
+            if change.ledger_id in damaged:
+                state.doubt, state.open_block = damaged[change.ledger_id], NO_BLOCK
             for number, _ in change.pages:
                 state.file_pages = max(state.file_pages, number + 1)
                 if number not in state._dirty and number in state.pages:  # noqa: SLF001
@@ -531,7 +534,7 @@ class LedgerPages:
             numbers = [number for number, _ in change.pages]
             if change.new and state.new is not None:
                 self.dirty.new_pages -= len(state.new.pages)
-                state.open_page_no = NO_PAGE_NO
+                state.open_block = NO_BLOCK
                 state.new, joined = state.new.put_back(state.pages)
                 numbers += joined
                 self.dirty.new_pages += len(state.new.pages)
@@ -588,6 +591,26 @@ class LedgerPages:
             self._forget_pages(state)
         self._held.pop(ledger_id, None)
         self.dirty.ledgers.pop(ledger_id, None)
+
+
+def _take_pages(
+    state: CachedLedger, numbers: list[int]
+) -> tuple[tuple[tuple[int, bytes], ...], dict[int, bytes]]:
+    """Copy those pages that still are dirty; return them, and what they were before."""
+    dirty, known = state._dirty, state._before  # noqa: SLF001  # the registry keeps them
+    numbers = [number for number in numbers if number in dirty]
+    dirty.difference_update(numbers)
+    pages = tuple((number, state.pages[number].tobytes()) for number in numbers)
+    return pages, {number: known.pop(number) for number in numbers if number in known}
+
+
+def count_slots(pages: LedgerPages, ledger_ids: Sequence[int]) -> int:
+    """Return for how many of these ledgers the open page is only new locations of a page."""
+    if not pages.dirty.new_pages:
+        return 0
+    if not pages.dirty.pages:
+        return len(ledger_ids)
+    return sum(pages.hot[ledger_id].writes_slots for ledger_id in ledger_ids)
 
 
 def switch(pages: LedgerPages, moves: Iterable[Move]) -> None:

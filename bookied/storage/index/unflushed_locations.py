@@ -52,10 +52,6 @@ class NewLocations:
         """Locations that no checkpoint has taken, by page number."""
         self._writing = {} if writing is None else writing
 
-    def large_pages(self) -> list[int]:
-        """Return the pages with more than ``SLOTS_MAX`` new locations."""
-        return [page_no for page_no, slots in self.pages.items() if len(slots) > SLOTS_MAX]
-
     def location(self, page_no: int, slot: int) -> int:
         """Return a new location; 0 if there is none."""
         for pages in (self.pages, self._writing):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from bookied.errors import StorageError
 from bookied.storage.entrylog.format import LOCATION_BITS
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.format import PAGE_SLOTS
-from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
+from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages, count_slots
 from bookied.storage.ledger_storage.reads import packet_lac
 from bookied.storage.write_cache import WriteCache
 
@@ -85,6 +86,13 @@ class EntryAdds:
         self._log.append(blob, counted)
         self._changes.entry_bytes += len(blob)
         self._changes.any = True
+
+    def count_slots(self, ledger_ids: Sequence[int]) -> int:
+        """Return how many adds, one to each of these ledgers, went to an index page not in memory.
+
+        The ledgers' pages must be open; ``append`` counts these as ``locations``.
+        """
+        return count_slots(self._pages, ledger_ids)
 
     def add(self, state: CachedLedger, entry_id: int, packet: bytes) -> None:
         """Add one entry; a second one with the same id replaces the first.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.index.ledger_pages import NO_BLOCK, CachedLedger
 from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.served_bookie import KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
@@ -49,6 +49,7 @@ class Limbo:
         if on_disk:
             self.serving.flush()
         self.state.limbo = True
+        self.state.open_block = NO_BLOCK  # As with each change of the header.
 
     @property
     def state(self) -> CachedLedger:

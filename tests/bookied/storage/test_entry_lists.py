@@ -55,7 +55,7 @@ def put_back(moves: Moves) -> Callable[[], object]:
 
 
 def joined(moves: Moves) -> Callable[[], object]:
-    # As ``join_many`` does with many; a list of those would take long to interrupt everywhere.
+    # As ``page_for_write`` does with many; a list of those would take long to interrupt everywhere.
     return partial(moves.pages.make_dirty, moves.storage.hot[1], 0)
 
 

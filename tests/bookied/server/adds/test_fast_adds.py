@@ -6,7 +6,7 @@ import errno
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,22 @@ def runs(draw: st.DrawFn) -> list[Request]:
 
 
 @st.composite
+def turns(draw: st.DrawFn) -> list[Request]:
+    """Adds that take turns among ledgers; some have another key, or a longer packet."""
+    ledgers = draw(st.permutations(LEDGERS))[: draw(st.integers(2, 4))]
+    first, rounds = draw(st.sampled_from([0, 120, 1020])), draw(st.sampled_from([5, 17, 40]))
+    odd = draw(st.dictionaries(st.integers(0, 159), st.sampled_from([b"rr", None]), max_size=2))
+    found: list[Request] = []
+    for entry_id in range(first, first + rounds):
+        for ledger_id in ledgers:
+            payload = odd.get(len(found), b"r")
+            body = packet(ledger_id, entry_id, entry_id - 1, payload or b"r")
+            key = KEY if payload else WRONG_KEY
+            found.append(AddRequest(LedgerId(ledger_id), EntryId(entry_id), key, body))
+    return found
+
+
+@st.composite
 def others(draw: st.DrawFn) -> Request:
     ids = LedgerId(draw(st.sampled_from(LEDGERS))), EntryId(draw(st.sampled_from(ENTRIES)))
     if draw(st.integers(0, 9)) == 0:
@@ -143,7 +159,7 @@ def encode(request: Request, protocol: ProtocolVersion, txn_id: int, mangled: in
 
 
 streams = st.lists(
-    st.one_of(runs(), adds().map(lambda add: [add]), others().map(lambda read: [read])),
+    st.one_of(runs(), turns(), adds().map(lambda add: [add]), others().map(lambda read: [read])),
     min_size=1,
     max_size=12,
 ).map(lambda groups: [request for group in groups for request in group])
@@ -280,6 +296,79 @@ def test_large_and_small_adds_in_turn_are_stored_as_they_came(client: Client) ->
     client._serving.flush()
     for add in adds:
         assert client.ask(ReadRequest(add.ledger_id, add.entry_id)).entry == add.entry
+
+
+# Rows of adds that take turns among ledgers -------------------------------------------------------
+
+
+@pytest.fixture(params=[False, True], ids=["files", "db"])
+def turning(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
+    """A V2 client of a bookie with one journal and one directory; ledgers 0 to 99 have entry 0."""
+    client = serve(tmp_path, CountingAdds, 1, db=request.param).connect(ProtocolVersion.V2)
+    client.send(in_turn(client, [0], ledgers=100))
+    client.send(in_turn(client, [1], ledgers=100))
+    client.answers()
+    taken(client)
+    return client
+
+
+def test_adds_in_turn_are_found_before_and_after_a_checkpoint(turning: Client) -> None:
+    last = 2 * SLOTS_MAX + 10
+    turning.send(in_turn(turning, range(2, last + 1), ledgers=100))
+    assert taken(turning) == 100 * (last - 1)
+    assert {answer.rc for answer in turning.answers()} == {ReturnCode.EOK}
+    for _ in range(2):
+        for entry_id, ledger_id in product((1, 2, SLOTS_MAX, last), (0, 64, 99)):
+            read = turning.ask(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)))
+            assert read.entry == packet(ledger_id, entry_id, payload=b"x" * 90)
+        turning._serving.flush()
+        turning.send(in_turn(turning, [last + 1], ledgers=100))
+        assert taken(turning) == 100
+        turning.answers()
+
+
+def fence(client: Client, ledger_id: int) -> None:
+    read = ReadRequest(LedgerId(ledger_id), EntryId(0), ReadFlag.FENCE, KEY)
+    assert client.ask(read).rc is ReturnCode.EOK
+
+
+def put_in_limbo(client: Client, ledger_id: int) -> None:
+    ledgers = client._serving.storages.of(ledger_id).ledgers
+    state = ledgers.lookup(ledger_id)
+    assert state is not None
+    if ledgers.keeps_limbo:
+        ledgers.set_limbo(state, limbo=True)
+    else:
+        ledgers.set_fenced(state)
+
+
+@pytest.mark.parametrize("refuse", [fence, put_in_limbo])
+def test_a_ledger_that_takes_no_more_adds_is_refused_within_a_row(
+    turning: Client, refuse: Callable[[Client, int], None]
+) -> None:
+    refuse(turning, 40)
+    turning.send(in_turn(turning, [2], ledgers=100))
+    answers = turning.answers()
+    assert [one.ledger_id for one in answers if one.rc is not ReturnCode.EOK] == [40]
+    assert taken(turning) == 99
+    state = turning._serving.storages.of(40).ledgers.lookup(40)
+    assert state is not None
+    assert state.last_entry == 1
+
+
+def test_a_row_with_another_key_is_refused_where_the_key_is_wrong(turning: Client) -> None:
+    frames = [frame_of(ProtocolVersion.V2, 2, ledger_id, key=WRONG_KEY) for ledger_id in range(70)]
+    turning.send(b"".join(frames))
+    assert {one.rc for one in turning.answers()} == {ReturnCode.EUA}
+    assert taken(turning) == 0
+
+
+def test_a_deleted_ledger_gets_no_entry_of_a_row_until_it_is_created_again(turning: Client) -> None:
+    turning._serving.storages.of(40).ledgers.delete(40)
+    turning.send(in_turn(turning, [2], ledgers=100))
+    assert {answer.rc for answer in turning.answers()} == {ReturnCode.EOK}
+    assert taken(turning) == 99  # The plain path has created the ledger anew.
+    assert turning.ask(ReadRequest(LedgerId(40), EntryId(1))).rc is ReturnCode.ENOENTRY
 
 
 # Adds to many ledgers in turn, over several journals and directories -----------------------------

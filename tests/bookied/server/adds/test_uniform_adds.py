@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 from array import array
 from typing import Any
-from unittest.mock import ANY
+from unittest.mock import ANY, MagicMock
 
 import pytest
 
-from bookied.server.adds.add_batch import LedgerAdds
+from bookied.server.adds.add_batch import AddPart, StorageShare
 from bookied.server.adds.uniform_adds import ROWS, V2_ALIKE_BYTES, V2Rows, V3Rows, is_worth_a_try
-from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.index.ledger_pages import BLOCK_SHIFT, CachedLedger
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet
 from wire.codes import AddFlag
 from wire.frames import v2, v3
@@ -45,20 +45,21 @@ class Columns:
             self.frames = [
                 v3.encode_request(request, first_txn_id + n) for n, request in enumerate(requests)
             ]
-        self.records: list[bytes | memoryview] = []
-        self.answers: list[bytes] = []
-        self.ledger = LedgerAdds(CachedLedger(LEDGER, KEY, ANY), ANY)
-        self.ledger.page = self.page = array("q", bytes(8192))
-        self.ledger.page_no = requests[0].entry_id >> 10
+        self.stored = StorageShare(1028)
+        self.part = AddPart(MagicMock(), ANY, self.stored, has_others=False)
+        self.advanced: list[tuple[CachedLedger, int]] = []
+        self.state = CachedLedger(LEDGER, KEY, ANY)
+        self.state.open_page = self.page = array("q", bytes(8192))
+        self.state.open_block = requests[0].entry_id >> BLOCK_SHIFT
         self.rows = v2_rows(self.frames[0]) if protocol == "v2" else v3_rows(self.frames[0])
 
     def take(self) -> bool:
         data = b"".join(self.frames)
-        return self.rows.take(data, 0, 1028, self.ledger, self.records, self.answers)
+        return self.rows.take(data, 0, 1028, self.state, self.part, self.advanced)
 
     @property
     def highest(self) -> tuple[int, int]:
-        return self.ledger.last_entry, self.ledger.max_lac
+        return self.state.last_entry, max(lac for _, lac in self.advanced)
 
 
 def v2_rows(frame: bytes) -> V2Rows:
@@ -90,16 +91,18 @@ def test_a_row_becomes_records_locations_and_answers(protocol: str) -> None:
     assert columns.highest == (FIRST + 2 * ROWS - 2, FIRST + 2 * ROWS - 3)
     packets = [request.entry for request in columns.requests]
     sizes = [struct.pack(">i", len(each)) for each in packets]
-    assert columns.records == [part for both in zip(sizes, packets, strict=True) for part in both]
+    assert columns.stored.records == [
+        part for both in zip(sizes, packets, strict=True) for part in both
+    ]
     size = len(packets[0]) + 4
-    assert (columns.ledger.adds, columns.ledger.size_bytes) == (ROWS, ROWS * size)
+    assert columns.stored.sizes == [(LEDGER, ROWS * size)]
     found = {FIRST + 2 * n: 1028 + n * size for n in range(ROWS)}
     assert {slot: place for slot, place in enumerate(columns.page) if place} == found
     if protocol == "v2":
-        assert columns.answers == [each[:16] for each in packets]
+        assert columns.part.answers == [each[:16] for each in packets]
     else:
         matches = [v3.match_add(frame, 4) for frame in columns.frames]
-        assert b"".join(columns.answers) == b"".join(
+        assert b"".join(columns.part.answers) == b"".join(
             v3.add_response(each.txn, each.ledger, each.entry) for each in matches if each
         )
 
@@ -153,8 +156,8 @@ def test_a_varint_that_ends_early_is_not_taken_for_a_longer_one() -> None:
 
 def check_left_alone(columns: Columns) -> None:
     assert not columns.take()
-    assert (columns.records, columns.answers) == ([], [])
-    assert (columns.ledger.adds, columns.ledger.size_bytes, *columns.highest) == (0, 0, -1, -1)
+    assert (columns.stored.records, columns.part.answers) == ([], [])
+    assert (columns.stored.sizes, columns.advanced, columns.state.last_entry) == ([], [], -1)
     assert not any(columns.page)
 
 

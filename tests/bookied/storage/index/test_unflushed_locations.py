@@ -11,6 +11,7 @@ import pytest
 
 from bookied.storage.index.format import PAGE_BYTES, PAGE_SLOTS, IndexHeader
 from bookied.storage.index.ledger_pages import (
+    BLOCK_SHIFT,
     CachedLedger,
     LedgerChange,
     LedgerOnDisk,
@@ -85,16 +86,17 @@ class World:
         state = self.ledger(ledger_id)
         for entry_id in entries:
             location = 5000 + 10 * len(self.wanted) + self.wanted.get((ledger_id, entry_id), 0)
-            self._page(state, entry_id >> 10)[entry_id & 1023] = location
+            self._page(state, entry_id)[entry_id & 1023] = location
             state.last_entry = max(state.last_entry, entry_id)
             self.wanted[ledger_id, entry_id] = location
         self.pages.dirty.locations += len(entries)
         return state
 
-    def _page(self, state: CachedLedger, page_no: int) -> WritablePage:
-        if state.open_page_no == page_no:
+    def _page(self, state: CachedLedger, entry_id: int) -> WritablePage:
+        if state.open_block == entry_id >> BLOCK_SHIFT:
             return state.open_page
-        return state.keep_open(page_no) if self._keeps_open else state.page_for_write(page_no)
+        is_kept = self._keeps_open
+        return state.open_for(entry_id) if is_kept else state.page_for_write(entry_id >> 10)
 
     def checkpoint(self) -> None:
         for changes in self.pages.take(self.pages.dirty_ledgers(), pages_max=100):
@@ -166,7 +168,7 @@ def test_many_new_locations_become_the_page() -> None:
     world.checkpoint()
     state = world.add(1, *range(300, 301 + SLOTS_MAX))
     assert world.store.loads == 0
-    state.join_many()
+    state.page_for_write(0)
     assert (world.pages.dirty_page_count, world.store.loads) == (1, 1)
     assert state.locations(0, 1000)[298:302].tolist() == [  # type: ignore[attr-defined]
         world.wanted[1, entry_id] for entry_id in range(298, 302)
@@ -177,8 +179,9 @@ def test_many_new_locations_become_the_page() -> None:
 
 def test_an_open_page_that_new_locations_become_gets_the_next_ones() -> None:
     world = World(keeps_open=True)
-    world.add(1, *range(SLOTS_MAX + 1)).join_many()
-    world.add(1, SLOTS_MAX + 1)
+    world.add(1, *range(SLOTS_MAX + 1))
+    world.add(1, SLOTS_MAX + 1, 2 * SLOTS_MAX)
+    assert (world.pages.dirty.pages, world.pages.dirty.new_pages) == (1, 0)
     world.checkpoint()
     assert world.store.locations == world.wanted
 
@@ -238,7 +241,7 @@ def test_no_location_is_lost_whatever_fails_and_leaves_memory(
         ledger_id, entry_id = rng.randrange(5), rng.choice([rng.randrange(6000), rng.randrange(90)])
         state = world.add(ledger_id, entry_id)
         if rng.random() < 0.3:
-            state.join_many()
+            state.page_for_write(entry_id >> 10)
         assert world.look(ledger_id, entry_id) == world.wanted[ledger_id, entry_id]
         each = rng.choice(list(world.wanted))
         assert world.look(*each) == world.wanted[each]
@@ -257,7 +260,7 @@ def _checkpoint_with_trouble(world: World, rng: Random) -> None:
         for change in rng.sample(changes, rng.randrange(len(changes) + 1)):
             first = rng.choice([number for number, _ in (*change.pages, *change.new)] or [0]) << 10
             some = [rng.randrange(first, first + 1000) for _ in range(rng.choice([1, 80]))]
-            world.add(change.ledger_id, *some).join_many()
+            world.add(change.ledger_id, *some).page_for_write(first >> 10)
         written = changes if rng.random() < 0.6 else changes[: rng.randrange(len(changes) + 1)]
         world.store.write(written)
         if written is changes:
