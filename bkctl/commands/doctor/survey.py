@@ -171,7 +171,8 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
     if troubles:
         raise WarningsError(of_trouble)
     notes = f"{counted(len(found), 'note')}, and " if found else ""
-    session.note(f"{looked}: {notes}no problem found. {read}")
+    among = " that matches --filter" if session.options.filters else ""
+    session.note(f"{looked}: {notes}no problem found{among}. {read}")
 
 
 # The cluster ------------------------------------------------------------------------------------

@@ -677,6 +677,7 @@ def test_findings_that_a_filter_hides_have_no_status_and_are_not_counted(patient
     lacks = ("--filter", "name=ledgers-lack-copies")
     hidden = patient.doctor(*lacks)
     assert (hidden.status, "trouble" in hidden.err) == (0, False)
+    assert "no problem found that matches --filter. " in hidden.err
     patient.ledger(1, A, B, C)
     patient.world.kill("b2")
     alarm = patient.doctor(*lacks)
