@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import struct
+import threading
 import time
 from pathlib import Path
 from random import Random
@@ -200,3 +201,23 @@ def test_bytes_that_look_like_many_chains_of_records_cost_a_search_little() -> N
     assert not reader.is_near(here, 1, 99)
     assert time.thread_time() - began_s < 0.2
     assert reader.is_near(here, 1, 3)
+
+
+def test_threads_search_near_a_record_one_after_the_other() -> None:
+    files = SimFiles(Random(1))
+    writer = begin(files, 1 << 20)
+    here = append(writer, 1)
+    append(writer, 3)
+    writer.sync()
+    reader, found = EntryLogReader(files, [A]), []
+    searches = [
+        threading.Thread(target=lambda: found.append(reader.is_near(here, 1, 3))) for _ in range(2)
+    ]
+    with reader.search_turn:
+        for search in searches:
+            search.start()
+        searches[0].join(0.1)
+        assert found == []
+    for search in searches:
+        search.join(60)
+    assert found == [True, True]
