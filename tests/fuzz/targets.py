@@ -78,8 +78,10 @@ class MemoryFile:
     def read_at(self, offset: int, size: int) -> bytes:
         return self._data[offset : offset + size]
 
-    def read_now(self, offset: int, size: int) -> bytes | None:
-        return self.read_at(offset, size) or None
+    def read_now(self, offset: int, buffer: bytearray | memoryview) -> int:
+        found = self.read_at(offset, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
 
     def read_ahead(self, offset: int, size: int) -> None:
         pass

@@ -126,9 +126,9 @@ class DiskReadQueues:
         self.held_bytes = self._held = 0
 
     def _start(self, lane: int) -> None:
-        if lane in self._fetching or not self._may_fetch():
+        queue = self._queues.get(lane)
+        if queue is None or lane in self._fetching or not self._may_fetch():
             return
-        queue = self._queues[lane]
         while queue and self._may_fetch() and self._settle(queue[0]):
             self._forget(queue.popleft())
         if not queue:

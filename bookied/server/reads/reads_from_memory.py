@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from bookied.stats.metrics import RequestStats
+from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX, WantedEntry
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -56,6 +57,15 @@ turn.
 
 ASIDE_MAX: Final = 64
 """Reads that wait for a second lookup at most."""
+
+
+COPIED_BYTES: Final = 256 * 1024
+"""Bytes of answers that are copied from the page cache together, except for the last answer."""
+
+SHEET_BYTES: Final = COPIED_BYTES + _ANSWER.size + 2 * READ_NOW_BYTES_MAX
+
+_Stored = tuple[LedgerStorage, list[WantedEntry]]
+"""A storage, and entries in its files that are read next."""
 
 
 class AnswerLimits(NamedTuple):
@@ -100,6 +110,7 @@ class FastReads:
 
     def __init__(self, storages: Storages, stats: RequestStats | None = None) -> None:
         self._storages, self._stats = storages, stats or RequestStats()
+        self._sheet = memoryview(bytearray(SHEET_BYTES))
 
     def take(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswerLimits
@@ -171,8 +182,12 @@ class FastReads:
         last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
         run = range(0)
+        stored: list[_Stored] = []
+        wanted: list[WantedEntry] = []
+        storage_before: LedgerStorage | None = None
+        unpack = _READ.unpack_from
         while at <= last_start and size_bytes < most.size_bytes:
-            length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
+            length, header, ledger_id, asked_id = unpack(data, at)
             if header != _HEADER or length != _READ_LENGTH:
                 break
             if ledger_id in aside:  # Answers about one ledger are sent in order.
@@ -180,8 +195,26 @@ class FastReads:
             may_be_run = ledger_id == read_of and at >= alone_until
             if ledger_id != read_of:
                 storage, read_of = self._storages.of(ledger_id), ledger_id
-                hot, read_memory = storage.hot, storage.reads.read_memory
+                if storage is not storage_before:
+                    storage_before, hot, source = storage, storage.hot, storage.reads
+                    wanted, until = [], source.until
             state = hot.get(ledger_id)
+            if state is not None and not may_be_run and 0 <= asked_id <= state.last_entry:
+                location = state.location(asked_id) or 0
+                if 0 < location < until and not (state.limbo or must_wait(ledger_id)):
+                    if not wanted:
+                        stored.append((storage, wanted))
+                    wanted.append((location, ledger_id, asked_id))
+                    at += _READ.size
+                    continue
+            if stored:
+                room_bytes = most.size_bytes - size_bytes
+                end, late_bytes = self._answer_stored(at, stored, aside, answers, room_bytes)
+                size_bytes += late_bytes
+                stored, wanted = [], []
+                if end < at or ledger_id in aside or size_bytes >= most.size_bytes:
+                    at = end
+                    break
             if state is None and storage.ledgers.is_absent(ledger_id):
                 if must_wait(ledger_id):
                     break
@@ -215,12 +248,12 @@ class FastReads:
                     break
                 entry_id = state.last_entry
             try:
-                found = read_memory(state, entry_id)
+                found = source.read_memory(state, entry_id)
                 if isinstance(found, NeedsDisk) and not found.location and loads < most.loads:
                     loads += self._load_pages(
                         _read_next_v2(data, at, last_start), most.loads - loads
                     )
-                    found = read_memory(state, entry_id)
+                    found = source.read_memory(state, entry_id)
             except (BookKeeperError, OSError):
                 break
             if isinstance(found, bytes):
@@ -234,10 +267,54 @@ class FastReads:
             else:
                 break
             at += _READ.size
+        if stored:
+            room_bytes = most.size_bytes - size_bytes
+            at, late_bytes = self._answer_stored(at, stored, aside, answers, room_bytes)
+            size_bytes += late_bytes
         left, late_bytes = _look_again(data, aside.values(), answers, most.size_bytes - size_bytes)
         reads = (at - begin) // _READ.size - len(left)
         size_bytes += late_bytes
         return FastReadResult(at, answers, reads, size_bytes, loads, refused, b"".join(left))
+
+    def _answer_stored(
+        self,
+        end: int,
+        stored: Sequence[_Stored],
+        aside: dict[int, _SecondLookup],
+        answers: list[bytes],
+        bytes_max: int,
+    ) -> tuple[int, int]:
+        """Answer reads, up to ``end``, from the page cache together, or put them aside.
+
+        Returns:
+            The offset after the last read that was handled, and the bytes of the entries.
+        """
+        at = end - _READ.size * sum(len(wanted) for _, wanted in stored)
+        sheet, place, bytes_max = self._sheet, 0, min(bytes_max, COPIED_BYTES)
+        entry_bytes = 0
+        for storage, wanted in stored:
+            sizes = storage.reads.copy_now(wanted, sheet[place:], _ANSWER.size, bytes_max - place)
+            for (_, ledger_id, entry_id), size in zip(wanted, sizes, strict=False):
+                if ledger_id in aside or (not size and len(aside) == ASIDE_MAX):
+                    break
+                if size:
+                    length = _ANSWER_LENGTH + size
+                    _ANSWER.pack_into(sheet, place, length, _HEADER, 0, ledger_id, entry_id)
+                    place += _ANSWER.size + size
+                    entry_bytes += size
+                else:
+                    state, answer = storage.hot[ledger_id], partial(_answer_v2, ledger_id, entry_id)
+                    aside[ledger_id] = _SecondLookup(
+                        at, at + _READ.size, storage, state, entry_id, answer
+                    )
+                at += _READ.size
+            else:
+                if len(sizes) == len(wanted) and place < bytes_max:
+                    continue
+            break
+        if place:
+            answers.append(bytes(sheet[:place]))
+        return at, entry_bytes
 
     def _take_v3(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswerLimits

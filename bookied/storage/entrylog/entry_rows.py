@@ -261,7 +261,9 @@ def may_follow(head: bytes | bytearray, at: int) -> bool:
 
 
 def _may_be_record(head: bytes | bytearray) -> bool:
-    length, ledger_id = NEXT.unpack(head)
-    return bool(
-        layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX and ledger_id >= layout.NO_LEDGER
-    )
+    return is_record_head(*NEXT.unpack(head))
+
+
+def is_record_head(length: int, ledger_id: int) -> bool:
+    """Return whether a record can begin with this length and ledger id."""
+    return layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX and ledger_id >= layout.NO_LEDGER

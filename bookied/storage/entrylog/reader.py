@@ -19,7 +19,14 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.entry_rows import NEXT, EntryRows, bytes_to_read, cut_rows, may_follow
+from bookied.storage.entrylog.entry_rows import (
+    NEXT,
+    EntryRows,
+    bytes_to_read,
+    cut_rows,
+    is_record_head,
+    may_follow,
+)
 from bookied.storage.entrylog.log_list import list_logs
 from bookied.storage.entrylog.scan import open_scan, read_ledgers_map
 from bookied.storage.files.files import Files, ReadFile
@@ -28,6 +35,13 @@ from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
 
 FIRST_READ_BYTES: Final = 4096
 """Bytes of the first read at a location; longer entries need a second read."""
+
+GUESS_BYTES_MIN: Final = 512
+GUESS_BYTES_MAX: Final = 16 * 1024
+"""Bytes of the first read of each of several entries: as many as those before had, about.
+
+After an entry that is not in memory more are read, so that the disk reads its neighbors too.
+"""
 
 READ_NOW_BYTES_MAX: Final = 256 * 1024
 """Longer entries are always read in a thread: copying them takes time as well."""
@@ -42,6 +56,10 @@ STEPS_MAX: Final = NEAR_BYTES // layout.RECORD.size
 """Records that are stepped over in a search, in all: a client can send bytes that look like many
 chains of records.
 """
+
+
+WantedEntry = tuple[int, int, int]
+"""Location, ledger and entry."""
 
 
 class EntryLogReader:
@@ -62,6 +80,8 @@ class EntryLogReader:
         """Held by the thread that searches near a record. A search keeps the interpreter's lock for
         milliseconds; beside eight of them at once, adds took ten times as long.
         """
+        self._guess_bytes = FIRST_READ_BYTES
+        self._one = memoryview(bytearray(READ_NOW_BYTES_MAX))  # Of the thread with ``_open.lock``.
 
     def read(self, location: int, ledger_id: int, entry_id: int) -> bytes:
         """Return the entry packet at ``location``.
@@ -90,13 +110,72 @@ class EntryLogReader:
         ``read`` must have opened the log before. None also if any check fails: ``read`` reports the
         error.
         """
-        log_id, offset = layout.split_location(location)
-        path = self._checked.get(log_id)
-        if path is None:
-            return None
+        begin, wanted = layout.LENGTH.size, ((location, ledger_id, entry_id),)
         with self._open.lock:  # The read takes no longer than to borrow the file and return it.
-            file = self._open.opened(path)
-            return _packet_now(file, offset, ledger_id, entry_id) if file is not None else None
+            (size,) = self._copy(wanted, self._one, begin, READ_NOW_BYTES_MAX)
+            return bytes(self._one[begin : begin + size]) if size else None
+
+    def copy_now(
+        self, wanted: Iterable[WantedEntry], target: memoryview, gap_bytes: int, bytes_max: int
+    ) -> list[int]:
+        """Copy entry packets into ``target`` as ``read_now`` returns them, a gap before each.
+
+        Args:
+            wanted: location, ledger and entry of each.
+            target: the place of the packets that are found, one after the other. It is longer than
+                ``bytes_max`` by at least ``READ_NOW_BYTES_MAX``.
+            gap_bytes: left before each packet, at least as many as the length of a record has.
+            bytes_max: of packets and gaps; the copying ends with the packet that exceeds them.
+
+        Returns:
+            The size of each packet, 0 for one that ``read_now`` would not return.
+        """
+        with self._open.lock:
+            return self._copy(wanted, target, gap_bytes, bytes_max)
+
+    def _copy(
+        self, wanted: Iterable[WantedEntry], target: memoryview, gap_bytes: int, bytes_max: int
+    ) -> list[int]:
+        """Copy as ``copy_now`` does; the caller has the lock of the open files."""
+        length_bytes, next_bytes = layout.LENGTH.size, NEXT.size
+        unpack, unpack_next = layout.RECORD.unpack_from, NEXT.unpack_from
+        sizes: list[int] = []
+        at, log_id, file, guess = gap_bytes - length_bytes, -1, None, self._guess_bytes
+        for location, ledger_id, entry_id in wanted:
+            if location >> 32 != log_id:
+                log_id = location >> 32
+                path = self._checked.get(log_id)
+                file = self._open.opened(path) if path is not None else None
+            begin = (location & 0xFFFFFFFF) - length_bytes
+            sizes.append(0)
+            if file is None or begin < layout.HEADER_BYTES:
+                continue
+            count = file.read_now(begin, target[at : at + guess])
+            if count < layout.RECORD.size:
+                guess = GUESS_BYTES_MAX
+                continue
+            length, ledger, entry = unpack(target, at)
+            if entry != entry_id or ledger != ledger_id or length < layout.BODY_BYTES_MIN:
+                continue
+            needed = length_bytes + length + next_bytes
+            if needed <= guess:
+                guess -= guess - needed >> 3
+            elif needed <= READ_NOW_BYTES_MAX:
+                count = file.read_now(begin, target[at : at + needed])
+                guess = min(needed, GUESS_BYTES_MAX)
+            end = at + length_bytes + length
+            if needed > count or not is_record_head(*unpack_next(target, end)):
+                # ``read`` reports the error, if it is one.
+                tail = bytes(target[end : at + min(needed, count)])
+                if at + count < end or not may_follow(tail, begin + end - at):
+                    guess = GUESS_BYTES_MAX
+                    continue
+            sizes[-1] = length
+            at += length + gap_bytes
+            if at >= bytes_max:
+                break
+        self._guess_bytes = max(GUESS_BYTES_MIN, guess)
+        return sizes
 
     def read_rows(
         self,
@@ -149,10 +228,11 @@ class EntryLogReader:
         shared, _ = borrowed
         try:
             at, size = _piece(locations, bytes_max, until, entry_bytes)
-            data = shared.file.read_now(at, size) if size > 0 else None
+            data = bytearray(max(0, size))
+            del data[shared.file.read_now(at, data) if size > 0 else 0 :]
         finally:
             self._open.give_back(shared)
-        return _rows(data or b"", locations, ledger_id, entry_id, bytes_max, NEXT.size, stride)
+        return _rows(data, locations, ledger_id, entry_id, bytes_max, NEXT.size, stride)
 
     def check(self, location: int, ledger_id: int, entry_id: int) -> None:
         """Check that an entry is at ``location``, by the head and the end of its record only.
@@ -316,22 +396,6 @@ def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_
         message = f"length {length} of entry {entry_id}; no record begins where it ends"
         raise BadEntryLengthError(path, at, message)
     return data[layout.LENGTH.size : end]
-
-
-def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> bytes | None:
-    at = offset - layout.LENGTH.size
-    data = file.read_now(at, FIRST_READ_BYTES) if at >= layout.HEADER_BYTES else None
-    if data is None or len(data) < layout.RECORD.size:
-        return None
-    length, ledger, entry = layout.RECORD.unpack_from(data)
-    if length < layout.BODY_BYTES_MIN or ledger != ledger_id or entry != entry_id:
-        return None
-    end = layout.LENGTH.size + length
-    if FIRST_READ_BYTES < end + NEXT.size <= READ_NOW_BYTES_MAX:
-        data = file.read_now(at, end + NEXT.size) or b""
-    if end > len(data) or not may_follow(data[end : end + NEXT.size], at + end):
-        return None  # ``read`` reports the error.
-    return bytes(memoryview(data)[layout.LENGTH.size : end])
 
 
 def _piece(

@@ -69,10 +69,10 @@ class ReadFile(Protocol):
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to ``size`` bytes; fewer at the end of the file."""
 
-    def read_now(self, offset: int, size: int) -> bytes | bytearray | None:
-        """Return the bytes in memory without waiting for a disk, perhaps fewer; None if no byte is.
+    def read_now(self, offset: int, buffer: bytearray | memoryview) -> int:
+        """Copy bytes that are in memory without waiting for a disk; return how many, perhaps 0.
 
-        Memory is the page cache for files. None may also mean the end of the file.
+        Memory is the page cache for files. 0 may also mean the end of the file.
         """
 
     def read_ahead(self, offset: int, size: int) -> None:
@@ -447,15 +447,12 @@ class _File:
             data += more
         return data
 
-    def read_now(self, offset: int, size: int) -> bytearray | None:
-        buffer = bytearray(size)
+    def read_now(self, offset: int, buffer: bytearray | memoryview) -> int:
         try:
-            count = os.preadv(self._fd, [buffer], offset, _NO_WAIT)
+            return os.preadv(self._fd, (buffer,), offset, _NO_WAIT)
         # The bytes are not in memory, or the system cannot determine that.
         except (OSError, AttributeError):
-            return None
-        del buffer[count:]
-        return buffer or None
+            return 0
 
     def read_ahead(self, offset: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):

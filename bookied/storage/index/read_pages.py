@@ -12,10 +12,13 @@ from typing import Final
 from bookied.storage.index.format import used_slots
 
 ENTRY_BYTES: Final = 300
-"""Bytes of a page besides its locations: array, key and hash table entry."""
+"""Bytes of a page besides its locations: array, key and two hash table entries."""
 
 LEDGER_BYTES: Final = 400
-"""Bytes of a ledger besides its pages: set of page numbers and hash table entry."""
+"""Bytes of a ledger besides its pages: hash table of page numbers and hash table entry."""
+
+
+_NO_PAGES: Final[dict[int, array[int]]] = {}
 
 
 class ReadPages:
@@ -26,15 +29,15 @@ class ReadPages:
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max, self.size_bytes = bytes_max, 0
-        self._pages: dict[tuple[int, int], array[int]] = {}
-        self._numbers: dict[int, set[int]] = {}  # The cached pages of each ledger; never empty.
+        self._order: dict[tuple[int, int], None] = {}
+        self._pages: dict[int, dict[int, array[int]]] = {}  # Of each ledger; never empty.
 
     def __len__(self) -> int:
-        return len(self._pages)
+        return len(self._order)
 
     def location(self, ledger_id: int, entry_id: int) -> int | None:
         """Return the location of an entry, 0 if it has none; None if its page is not cached."""
-        page = self._pages.get((ledger_id, entry_id >> 10))
+        page = self._pages.get(ledger_id, _NO_PAGES).get(entry_id >> 10)
         if page is None:
             return None
         slot = entry_id & 1023
@@ -42,31 +45,30 @@ class ReadPages:
 
     def page(self, ledger_id: int, page_no: int) -> array[int] | None:
         """Return a page, perhaps only its beginning; None if it is not cached."""
-        return self._pages.get((ledger_id, page_no))
+        return self._pages.get(ledger_id, _NO_PAGES).get(page_no)
 
     def keep(self, ledger_id: int, page_no: int, page: array[int]) -> None:
         """Cache a page that was read from disk."""
         self.drop(ledger_id, page_no)
         trimmed = page[: used_slots(page)]
-        self._pages[ledger_id, page_no] = trimmed
+        self._order[ledger_id, page_no] = None
         self.size_bytes += _size_bytes(trimmed)
-        if ledger_id not in self._numbers:
-            self._numbers[ledger_id] = set()
+        if ledger_id not in self._pages:
+            self._pages[ledger_id] = {}
             self.size_bytes += LEDGER_BYTES
-        self._numbers[ledger_id].add(page_no)
+        self._pages[ledger_id][page_no] = trimmed
         while self.size_bytes > self._bytes_max:
-            self.drop(*next(iter(self._pages)))
+            self.drop(*next(iter(self._order)))
 
     def drop(self, ledger_id: int, page_no: int) -> None:
         """Drop a page if it is cached."""
-        page = self._pages.pop((ledger_id, page_no), None)
-        if page is None:
+        pages = self._pages.get(ledger_id, _NO_PAGES)
+        if page_no not in pages:
             return
-        self.size_bytes -= _size_bytes(page)
-        numbers = self._numbers[ledger_id]
-        numbers.remove(page_no)
-        if not numbers:
-            del self._numbers[ledger_id]
+        self.size_bytes -= _size_bytes(pages[page_no])
+        del pages[page_no], self._order[ledger_id, page_no]
+        if not pages:
+            del self._pages[ledger_id]
             self.size_bytes -= LEDGER_BYTES
 
     def drop_ledger(self, ledger_id: int) -> None:
@@ -75,7 +77,7 @@ class ReadPages:
         The entry ids do not matter: one entry with the id 2**40 makes a ledger of 2**30 pages, of
         which at most one is cached.
         """
-        for page_no in tuple(self._numbers.get(ledger_id, ())):
+        for page_no in tuple(self._pages.get(ledger_id, ())):
             self.drop(ledger_id, page_no)
 
 

@@ -16,7 +16,7 @@ from bookied.errors import CorruptError, IndexCutError, IndexEntryError, Missing
 from bookied.stats.metrics import StorageStats
 from bookied.storage.entrylog.entry_rows import EntryRows
 from bookied.storage.entrylog.format import is_possible
-from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.reader import EntryLogReader, WantedEntry
 from bookied.storage.index import file_names
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_SLOTS
@@ -97,6 +97,17 @@ class StoredEntryReads:
             or self._reader.read_now(location, ledger_id, entry_id)
             or NeedsDisk(location, state, state.changes)
         )
+
+    @property
+    def until(self) -> int:
+        """The location below which all entries are in files only."""
+        return self._cache.until
+
+    def copy_now(
+        self, wanted: Iterable[WantedEntry], target: memoryview, gap_bytes: int, bytes_max: int
+    ) -> list[int]:
+        """Copy entries from the page cache; see ``EntryLogReader.copy_now``."""
+        return self._reader.copy_now(wanted, target, gap_bytes, bytes_max)
 
     def read_rows(
         self,

@@ -41,6 +41,10 @@ class CountedReads:
         self.singly += 1
         return self._reads.read_memory(*args)
 
+    def copy_now(self, wanted: Any, *args: Any) -> Any:
+        self.singly += len(wanted)
+        return self._reads.copy_now(wanted, *args)
+
     def read_rows(self, *args: Any) -> Any:
         self.rows += 1
         return self._reads.read_rows(*args)

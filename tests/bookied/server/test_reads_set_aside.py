@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from bookied.server.reads.reads_from_memory import (
     FastReadResult,
     FastReads,
 )
+from bookied.storage.entrylog.reader import WantedEntry
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageLimits
@@ -73,6 +75,23 @@ class SlowDisk:
             location = state.location(entry_id)
             return NeedsDisk(location, state, state.changes) if location else None
         return self._reads.read_memory(state, entry_id)
+
+    def copy_now(
+        self, wanted: list[WantedEntry], target: memoryview, gap_bytes: int, bytes_max: int
+    ) -> list[int]:
+        sizes, at = list[int](), 0
+        for one in wanted:
+            self.looks[one[1:]] += 1
+            size = 0
+            if self._misses[one[1:]]:
+                self._misses[one[1:]] -= 1
+            else:
+                (size,) = self._reads.copy_now([one], target[at:], gap_bytes, bytes_max)
+                at += size + gap_bytes
+            sizes.append(size)
+            if at >= bytes_max:
+                break
+        return sizes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reads, name)
@@ -163,6 +182,39 @@ def test_what_has_come_meanwhile_goes_to_no_thread(
     assert [(one.ledger_id, one.entry_id) for one in client.answers()] == [
         (5, 1), (7, 1), (6, 1), (8, 1), (9, NO_ENTRY),
     ]  # fmt: skip
+    serving.close()
+
+
+@pytest.mark.parametrize("storages", [1, 3])
+def test_entries_of_all_sizes_and_storages_are_answered_in_order(
+    tmp_path: Path, protocol: ProtocolVersion, storages: int
+) -> None:
+    limits = StorageLimits(cache_bytes=1)
+    serving = Serving(tmp_path, is_cold=False, storages=storages, storage_limits=limits)
+    client = serving.connect()
+    sizes = [3, 1000, 5000, 20_000, 100_000, 300_000, 40]
+    stored = {
+        (ledger, entry): packet(ledger, entry, payload=bytes([entry]) * size)
+        for ledger in range(5, 15)
+        for entry, size in enumerate(sizes)
+    }
+    for (ledger, entry), body in stored.items():
+        client.request(AddRequest(LedgerId(ledger), EntryId(entry), KEY, body))
+    serving.flush()
+    client.receive()
+    for ledger in range(5, 15):
+        client.ask(ReadRequest(LedgerId(ledger), EntryId(0)))
+    rng = random.Random(1)
+    wanted = [(rng.randrange(5, 15), rng.randrange(len(sizes))) for _ in range(300)]
+    client = serving.connect(protocol)
+    client.send(frames(protocol, wanted))
+    asked, answered = defaultdict(list), defaultdict(list)
+    for ledger, entry in wanted:
+        asked[ledger].append(entry)
+    for answer in client.answers():
+        assert answer.entry == stored[answer.ledger_id, answer.entry_id]
+        answered[answer.ledger_id].append(answer.entry_id)
+    assert answered == asked
     serving.close()
 
 

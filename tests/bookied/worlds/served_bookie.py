@@ -54,7 +54,7 @@ class ColdFiles(RealFiles):
 
     def open_read(self, path: Path) -> ReadFile:
         file = super().open_read(path)
-        file.read_now = lambda _offset, _size: None  # type: ignore[method-assign]
+        file.read_now = lambda _offset, _buffer: 0  # type: ignore[method-assign]
         return file
 
 

@@ -380,14 +380,16 @@ class _SimFile:
             raise error
         return bytes(self._file.data[offset : offset + size])
 
-    def read_now(self, offset: int, size: int) -> bytes | None:
+    def read_now(self, offset: int, buffer: bytearray | memoryview) -> int:
         """Give what is there, or as often nothing."""
         if self._disk.rng.random() >= 0.5:
-            return None
+            return 0
         try:
-            return self.read_at(offset, size) or None
+            found = self.read_at(offset, len(buffer))
         except OSError:
-            return None
+            return 0
+        buffer[: len(found)] = found
+        return len(found)
 
     def read_ahead(self, offset: int, size: int) -> None:
         assert self._file is not None

@@ -16,7 +16,12 @@ import pytest
 from bookied.errors import EntryLogRecordError, MissingLogError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.log_file import LogSettings
-from bookied.storage.entrylog.reader import NEAR_BYTES, EntryLogReader
+from bookied.storage.entrylog.reader import (
+    NEAR_BYTES,
+    READ_NOW_BYTES_MAX,
+    EntryLogReader,
+    WantedEntry,
+)
 from bookied.storage.entrylog.scan import open_scan
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import ReadFile, RealFiles
@@ -117,6 +122,44 @@ def test_an_entry_is_whole_whatever_lies_behind_the_block_that_it_ends_in(
     rows = reader.read_rows([location], 1, 0, bytes_max=9999, until=1 << 60)
     assert rows is not None
     assert b"".join(rows.pieces)[4:] == first
+
+
+def test_entries_that_are_copied_together_are_those_that_are_read(tmp_path: Path) -> None:
+    files, log_path = RealFiles(), tmp_path / "3.log"
+    sizes = [0, 900, 5000, 30_000, READ_NOW_BYTES_MAX, 10, 4060, 4061, 4080, 16_384, 0]
+    bodies = [packet(entry).ljust(32 + size, b"q") for entry, size in enumerate(sizes)]
+    log = files.open_append(log_path)
+    log.write([layout.LogHeader().encode()])
+    wanted: list[WantedEntry] = []
+    at = layout.HEADER_BYTES
+    for entry, body in enumerate(bodies):
+        log.write([layout.LENGTH.pack(len(body)), body])
+        wanted.append((layout.location(3, at + 4), 1, entry))
+        at += 4 + len(body)
+    log.close()
+    right = [*wanted, *reversed(wanted)] * 3
+    wrong = [(wanted[1][0], 2, 1), (wanted[1][0], 1, 2), (wanted[2][0] + 1, 1, 2), (4, 1, 0)]
+    others = [(layout.location(9, 2000), 1, 0), (layout.location(3, at + 4), 1, 99)]
+    all_wanted = [*right, *wrong, *others, *right]
+    reader = EntryLogReader(files, [tmp_path])
+    target = memoryview(bytearray(8 << 20))
+    assert not any(reader.copy_now(all_wanted, target, 28, 4 << 20))  # The log is not open yet.
+    assert reader.read(*wanted[0]) == bodies[0]
+    copied = 0
+    for begin in range(0, len(all_wanted), 9):
+        some, place = all_wanted[begin : begin + 9], 28
+        found = reader.copy_now(some, target, 28, 4 << 20)
+        assert len(found) == len(some)
+        for one, size in zip(some, found, strict=True):
+            if size:
+                assert one in wanted
+                assert target[place : place + size] == bodies[one[2]]
+                place += size + 28
+                copied += 1
+    assert copied or not hasattr(os, "RWF_NOWAIT")
+    few = reader.copy_now([wanted[1]] * 9, target, 28, 2000)
+    assert few in ([932, 932, 932], [0] * 9)
+    reader.close()
 
 
 def test_an_entry_in_front_of_what_the_disk_has_lost_is_read() -> None:
