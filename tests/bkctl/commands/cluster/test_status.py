@@ -338,7 +338,7 @@ class TestTopology:
         (found,) = [one for one in told if one["name"] == "ledgers-in-one-rack"]
         assert (found["danger"], found["examples"]) == ("trouble", [lost])
         assert "every copy in rack /r1" in found["what"]
-        assert "with two racks and two copies, use an even ensemble size" in found["fix"]
+        assert "of two copies in two racks: use an even ensemble size" in found["fix"]
         assert "bkctl bookie recover BOOKIE --ledger " in found["fix"]
         assert spread not in found["examples"]
         unknown = run_in(world, "doctor", "--json", ok=False).json["findings"]
