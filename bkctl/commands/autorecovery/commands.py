@@ -81,11 +81,8 @@ autorecovery.command(
         bkctl autorecovery list  # every marked ledger, and its worker
         bkctl autorecovery list --missing 10.0.0.1:3181 --count
           # the number of ledgers that lack that bookie's replica
-        bkctl autorecovery list --detail  # sizes, and why each ledger waits
         bkctl autorecovery list --fail-if-any
           # for an alarm: status 10 if a ledger lacks replicas, with or without a mark
-        bkctl autorecovery list --older-than 1h --fail-if-any
-          # for scripts: status 10 if a ledger has waited for an hour
         bkctl autorecovery list --until done --timeout 30m  # wait for the end of all repairs
     """,
     exits=(*FAILURES, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
