@@ -197,7 +197,7 @@ class FastAdds:
                     at += rows.size_bytes
                     block = state.open_block
                     continue
-                if own is None and rows is None:
+                if rows is None and batch.kinds == 1:
                     mixed = self._mixed_rows(data, at, stop - at)
                     adds = mixed.take(data, at, location, batch, part) if mixed else 0
                     if adds:
