@@ -85,14 +85,15 @@ class Bench:
         for piece in islice(self._reads(read_bytes), reads):
             began_s = time.thread_time()
             self.client.connection.dataReceived(piece)
+            self.serving.take_turns()
             spent_s += time.thread_time() - began_s
-            done = [item.done for item in self.serving.journals[0]._queue.take_now()]
+            groups = self.serving.journals[0]._queue.take_now()
             began_s = time.thread_time()
-            self.serving.server.on_synced(done)
+            self.serving.server.on_synced([group.done for group in groups])
             spent_s += time.thread_time() - began_s
-            taken += len(piece)
+            taken += sum(group.entries for group in groups)
             self._throw_away()
-        return spent_s * 1e6 / (taken / self.ring.stride)
+        return spent_s * 1e6 / taken
 
     def _reads(self, read_bytes: int) -> Iterator[bytes]:
         for round_no in count(0):
