@@ -879,7 +879,8 @@ class TestCommand:
         told = run(*words, "-o", "table").out
         assert "chosen as before: --meta 'application=another one'" in told
         assert (tmp_path / "out" / f"ledger={fifth}").is_dir()
-        made = run(*words, "--created-before", "2099-01-01", "-o", "table").out
+        chosen = "--meta", "application=chosen", "--created-before", "2099-01-01"
+        made = run(*words, *chosen, "-o", "table").out
         again = run(*words, "-o", "table").out
         assert ["newer ledgers are not exported" in one for one in (made, again)] == [False, True]
 
