@@ -380,13 +380,13 @@ async def missing_marks(
 
 
 async def bookies_without_mark(
-    store: MetadataStore, one: StoredLedger, available: Collection[BookieId]
+    store: MetadataStore, one: StoredLedger, available: AbstractSet[BookieId]
 ) -> AbstractSet[BookieId]:
     """Return the ledger's bookies that are not ``available``, if its mark does not name them all.
 
     An unreadable mark counts as complete: a worker checks the ledger anyway.
     """
-    lost = set() if one.metadata is None else one.metadata.all_bookies() - set(available)
+    lost = set() if one.metadata is None else one.metadata.all_bookies() - available
     if not lost:
         return lost
     try:

@@ -300,7 +300,7 @@ def locked_root(home: Path) -> Path | None:
 
 def requested_port(request: Path) -> int:
     """Return the first port to try for a new bookie, as its request names it; 0 for any."""
-    with contextlib.suppress(OSError, ValueError, FormatError):
+    with contextlib.suppress(OSError, ValueError):
         return int(read_regular(request, len("65535")))
     return 0
 

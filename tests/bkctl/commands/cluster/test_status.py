@@ -35,6 +35,17 @@ from wire.records.cookie import Cookie, encode_cookie
 GIB = 1 << 30
 
 
+def one_ledger() -> tuple[World, LedgerId, BookieId]:
+    """Return a healthy cluster, its only ledger, and a bookie of the ledger that has a cookie."""
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 5)
+    bookie_id = world.stored(ledger_id).ensemble[0]
+    store = store_of(world)
+    world.run(store.write_cookie(bookie_id, encode_cookie(Cookie(bookie_id, "/j", ("/l",))), NEW))
+    world.run(store.elect(BookieId("auditor")))
+    return world, ledger_id, bookie_id
+
+
 class TestStatus:
     def test_a_sound_cluster_has_room_and_only_lacks_an_auditor(self) -> None:
         world = World(4)
@@ -79,12 +90,8 @@ class TestStatus:
         assert (counted["ensemble_size"], counted["headroom"]) == (5, 0)
 
     def test_it_is_healthy_once_no_problem_is_left(self) -> None:
-        world = World(5)
-        ledger_id = closed_ledger(world, world.client(), 5)
-        gone = world.stored(ledger_id).ensemble[0]
+        world, ledger_id, gone = one_ledger()
         store = store_of(world)
-        world.run(store.write_cookie(gone, encode_cookie(Cookie(gone, "/j", ("/l",))), NEW))
-        world.run(store.elect(BookieId("auditor")))
         until = ("cluster", "status", "--until", "healthy", "--timeout", 1)
         assert run_in(world, *until).status == 0
 
@@ -110,12 +117,7 @@ class TestStatus:
             assert run_in(world, *until).status == 0
 
     def test_ledgers_of_a_lost_bookie_are_counted_before_they_are_marked(self) -> None:
-        world = World(5)
-        ledger_id = closed_ledger(world, world.client(), 5)
-        gone = world.stored(ledger_id).ensemble[0]
-        store = store_of(world)
-        world.run(store.write_cookie(gone, encode_cookie(Cookie(gone, "/j", ("/l",))), NEW))
-        world.run(store.elect(BookieId("auditor")))
+        world, _, gone = one_ledger()
         assert "underreplicated    0\n" in run_in(world, "cluster", "status").out
         world.kill(gone)
         plain = run_in(world, "cluster", "status").out
